@@ -1,0 +1,78 @@
+"""Range checks of arguments: each error names the argument, its value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+
+def number(name: str, value: object) -> float:
+    """Return ``value`` as a finite-or-infinite float, refusing what is no real number.
+
+    Example:
+        >>> number("lr", 1)
+        1.0
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, Tensor)):
+        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise TypeError(f"{name} must be a number, got a tensor of shape {tuple(value.shape)}")
+    result = float(value)
+    if math.isnan(result):
+        raise ValueError(f"{name} must be a number, got NaN")
+    return result
+
+
+def positive(name: str, value: object) -> float:
+    """Return ``value`` as a float in (0, ∞)."""
+    result = number(name, value)
+    if not 0.0 < result < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {result}")
+    return result
+
+
+def non_negative(name: str, value: object, *, infinite: bool = False) -> float:
+    """Return ``value`` as a float in [0, ∞), or in [0, ∞] where ``infinite`` allows it."""
+    result = number(name, value)
+    if result < 0.0 or (math.isinf(result) and not infinite):
+        raise ValueError(
+            f"{name} must be at least 0{'' if infinite else ' and finite'}, got {result}"
+        )
+    return result
+
+
+def fraction(name: str, value: object) -> float:
+    """Return ``value`` as a float in [0, 1]."""
+    result = number(name, value)
+    if not 0.0 <= result <= 1.0:
+        raise ValueError(f"{name} must lie between 0 and 1, got {result}")
+    return result
+
+
+def count(name: str, value: object) -> int:
+    """Return ``value`` as an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return value
+
+
+def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of ``allowed``."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+def radius(name: str, value: object) -> float | Tensor:
+    """Return a radius: a positive float, or a tensor of positive numbers."""
+    if not isinstance(value, Tensor) or value.numel() == 1:
+        return positive(name, value)
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor, got {value.dtype}")
+    if not bool(((value > 0) & value.isfinite()).all()):
+        worst = float(value.min())
+        raise ValueError(f"{name} must be positive and finite everywhere, got a minimum of {worst}")
+    return value.detach()

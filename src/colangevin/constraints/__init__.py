@@ -1,0 +1,11 @@
+"""Geometry only: one file a constraint, none of which knows about optimizers."""
+
+from colangevin.constraints.base import Constraint as Constraint
+from colangevin.constraints.base import State as State
+from colangevin.constraints.circle import Circle as Circle
+from colangevin.constraints.general import General as General
+from colangevin.constraints.orthogonal import Orthogonal as Orthogonal
+from colangevin.constraints.sphere import Sphere as Sphere
+from colangevin.constraints.unconstrained import Unconstrained as Unconstrained
+
+__all__ = ["Circle", "Constraint", "General", "Orthogonal", "Sphere", "State", "Unconstrained"]

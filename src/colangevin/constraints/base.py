@@ -1,0 +1,174 @@
+"""What a geometry must offer, and the state that it acts on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+Draw: TypeAlias = Callable[[Tensor], Tensor]
+"""Draws standard normals of the shape, dtype and device of the tensor it is given."""
+
+Scalar: TypeAlias = "float | Tensor"
+"""A number, or a tensor that broadcasts (an ensemble's members may differ)."""
+
+
+class State(NamedTuple):
+    """A point of the cotangent bundle: q = (position, slack), p = (momentum, slack momentum)."""
+
+    position: Tensor
+    momentum: Tensor | None = None
+    slack: Tensor | None = None
+    slack_momentum: Tensor | None = None
+
+
+class Vector(NamedTuple):
+    """A tangent vector in the coordinates in which a geometry keeps its momentum."""
+
+    main: Tensor
+    slack: Tensor | None = None
+
+
+def like(value: float | Tensor, reference: Tensor) -> float | Tensor:
+    """Bring a tensor-valued constant to the device and dtype of ``reference``."""
+    if isinstance(value, Tensor):
+        return value.to(device=reference.device, dtype=reference.dtype)
+    return value
+
+
+def tolerance_for(dtype: torch.dtype) -> float:
+    """The accuracy to which a constraint is held: 1e-6 in float32, 1e-12 in float64."""
+    return 1e-12 if dtype == torch.float64 else 1e-6
+
+
+class Constraint(ABC):
+    """A geometry: pure functions on batches of tensors; it knows nothing of optimizers.
+
+    A *batch* is what ``to_batch`` makes of a parameter: a tensor whose leading dimensions
+    count independent copies of the manifold. Batches with equal ``batch_key`` may be
+    concatenated along their first dimension, so many parameters cost one call.
+    """
+
+    fallible: ClassVar[bool] = False
+    """Whether a projection can fail, so that a step must be computed before it is written."""
+    elementwise: ClassVar[bool] = False
+    """Whether every entry is a manifold of its own."""
+    double_safe: ClassVar[bool] = True
+    """Whether ``residual`` may be asked in float64 whatever the parameter's dtype is."""
+    quotient: ClassVar[bool] = False
+    """Whether momenta are kept modulo the normal space.
+
+    A drift that projects along the normals at its start, Q' = Q + hP − QΛ, absorbs a normal
+    part of P in Λ. Then Π needs no work of its own: ``close`` applies it where a cotangent
+    momentum is wanted.
+    """
+    joint: bool = False
+    """Whether one constraint couples several parameters."""
+
+    # --- layout -------------------------------------------------------------------------
+
+    def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
+        """Return the geometry for parameters of these shapes (several only if ``joint``).
+
+        Raises:
+            ConstraintError: if the constraint cannot hold for such a parameter.
+        """
+        return self
+
+    @abstractmethod
+    def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
+        """Parameters with equal keys may share a batch; None means on its own."""
+
+    @abstractmethod
+    def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
+        """Lay a parameter out as a batch; its first ``batch_dims`` dimensions are copies."""
+
+    @abstractmethod
+    def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
+        """Undo ``to_batch`` for a parameter of this shape."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Plain values that identify the constraint, for a state dict."""
+
+    # --- geometry -----------------------------------------------------------------------
+
+    @abstractmethod
+    def excess(self, position: Tensor) -> float:
+        """How far off the manifold a tensor without slack is, relative to its scale."""
+
+    @abstractmethod
+    def place(self, position: Tensor) -> Tensor:
+        """Put a tensor on the manifold, or inside the open set of an inequality."""
+
+    def lift(self, position: Tensor) -> Tensor | None:
+        """The slack that belongs to a feasible position (None for equalities)."""
+        return None
+
+    @abstractmethod
+    def residual(self, state: State) -> Tensor:
+        """g(q), relative to its scale."""
+
+    @abstractmethod
+    def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
+        """Π applied to an ambient vector, in momentum coordinates."""
+
+    def impulse(
+        self, state: State, gradient: Tensor | None, weight: Scalar, scale: Scalar, draw: Draw | None
+    ) -> Vector:
+        """Π(weight · gradient + scale · R), R standard normal; either part may be None.
+
+        Π is linear and the momentum is tangent already, so the kick of B and the noise of
+        O share one projection; a ``quotient`` geometry leaves it out.
+        """
+        slack = None
+        vector = None if gradient is None else gradient * weight
+        if draw is not None:
+            noise = draw(state.position) * scale
+            vector = noise if vector is None else vector + noise
+            slack = None if state.slack is None else draw(state.slack) * scale
+        if vector is None:
+            vector = torch.zeros_like(state.position)
+        if self.quotient:
+            return Vector(vector, slack)
+        return self.tangent(state, vector, slack)
+
+    def close(self, state: State) -> State:
+        """The same state with its momentum in the cotangent space."""
+        if not self.quotient or state.momentum is None:
+            return state
+        momentum = self.tangent(state, state.momentum, state.slack_momentum)
+        return state._replace(momentum=momentum.main, slack_momentum=momentum.slack)
+
+    @abstractmethod
+    def drift(self, state: State, step: Scalar) -> State:
+        """A: move along the geodesic for the time ``step``."""
+
+    @abstractmethod
+    def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
+        """Bring an Euler–Maruyama proposal back to the manifold."""
+
+    @abstractmethod
+    def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
+        """Dimension of the manifold for parameters of these shapes."""
+
+    def kinetic_energy(self, state: State) -> Tensor:
+        """½|p|² summed over everything."""
+        state = self.close(state)
+        assert state.momentum is not None
+        energy = state.momentum.square().sum()
+        if state.slack_momentum is not None:
+            energy = energy + state.slack_momentum.square().sum()
+        return energy / 2
+
+    def sample_momentum(self, state: State, temperature: float, draw: Draw) -> State:
+        """Draw a tangent momentum from the Maxwell–Boltzmann law at ``temperature``."""
+        momentum = self.impulse(state, None, 0.0, temperature**0.5, draw)
+        return self.close(state._replace(momentum=momentum.main, slack_momentum=momentum.slack))
+
+    @abstractmethod
+    def cotangency(self, state: State) -> Tensor:
+        """|∇gᵀp| relative to |∇g||p| for the momentum as it stands in ``state``."""

@@ -1,0 +1,143 @@
+"""The circle constraint: every weight stays within its radius."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from colangevin import checks
+from colangevin.constraints.base import Constraint, Draw, Scalar, State, Vector, like
+from colangevin.constraints.rotation import rotate
+from colangevin.errors import ConstraintError
+
+INSIDE = 0.9
+"""Where the largest weight of an out-of-range tensor is put, as a fraction of the radius.
+
+On the boundary itself the slack is 0, the kick Gξ/r² vanishes, and at temperature 0 the
+weight would never leave.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Circle(Constraint):
+    """|θ_i| ≤ r_i for every weight, as θ² + ξ² = r² with a slack ξ (4.2).
+
+    The tangent space is one-dimensional, p = ω(ξ, −θ), so the momentum is kept as the
+    angular speed ω. A rotates (θ, ξ) by ωh; B is ω ← ω − hGξ/r²; the noise of O is R/r.
+
+    Args:
+        radius: a positive number, or a tensor of them that broadcasts to the weight.
+
+    Example:
+        >>> circle = Circle(radius=0.5)
+        >>> weight = circle.place(torch.tensor([0.3, -1.0]))
+        >>> weight
+        tensor([ 0.1350, -0.4500])
+        >>> state = State(weight, torch.tensor([1.0, 1.0]), circle.lift(weight))
+        >>> bool(circle.residual(circle.drift(state, 0.1)).abs().max() < 1e-6)
+        True
+    """
+
+    radius: float | Tensor
+    elementwise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", checks.radius("radius", self.radius))
+
+    # --- layout -------------------------------------------------------------------------
+
+    def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
+        if isinstance(self.radius, Tensor):
+            for shape in shapes:
+                _check_broadcast(self.radius.shape, shape)
+        return self
+
+    def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
+        return (self.radius,) if isinstance(self.radius, float) else None
+
+    def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
+        return tensor.reshape(-1) if isinstance(self.radius, float) else tensor
+
+    def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
+        return batch.reshape(shape)
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "Circle", "radius": self.radius}
+
+    # --- geometry -----------------------------------------------------------------------
+
+    def excess(self, position: Tensor) -> float:
+        ratio = float((position / like(self.radius, position)).abs().max())
+        return 0.0 if ratio < 1.0 else max(ratio - 1.0, torch.finfo(position.dtype).eps)
+
+    def place(self, position: Tensor) -> Tensor:
+        """Rescale an out-of-range tensor as a whole, so that it keeps its shape."""
+        ratio = (position / like(self.radius, position)).abs().max()
+        return torch.where(ratio < 1.0, position, position * (INSIDE / ratio))
+
+    def lift(self, position: Tensor) -> Tensor:
+        radius = like(self.radius, position)
+        # (r − θ)(r + θ) keeps full accuracy near the boundary, where r² − θ² cancels.
+        return ((radius - position) * (radius + position)).clamp_min(0.0).sqrt()
+
+    def residual(self, state: State) -> Tensor:
+        assert state.slack is not None
+        radius = like(self.radius, state.position)
+        return (state.position / radius).square() + (state.slack / radius).square() - 1.0
+
+    def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
+        assert state.slack is not None
+        radius = like(self.radius, vector)
+        along = vector * state.slack
+        if slack is not None:
+            along = along - slack * state.position
+        return Vector(along / (radius * radius))
+
+    def impulse(
+        self, state: State, gradient: Tensor | None, weight: Scalar, scale: Scalar, draw: Draw | None
+    ) -> Vector:
+        """One normal a weight has the same law as two projected ones."""
+        radius = like(self.radius, state.position)
+        speed = None if gradient is None else self.tangent(state, gradient * weight).main
+        if draw is not None:
+            noise = draw(state.position) * (scale / radius)
+            speed = noise if speed is None else speed + noise
+        return Vector(torch.zeros_like(state.position) if speed is None else speed)
+
+    def drift(self, state: State, step: Scalar) -> State:
+        assert state.momentum is not None and state.slack is not None
+        turned = rotate(state.position, state.slack, state.momentum * step)
+        return self.project(state, *turned)
+
+    def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
+        """(θ, ξ) ← r (θ̄, ξ̄) / |(θ̄, ξ̄)|: (4.47) with atan2 in the place of arctan."""
+        assert slack is not None
+        norm = torch.rsqrt(position * position + slack * slack) * like(self.radius, position)
+        return state._replace(position=position * norm, slack=slack * norm)
+
+    def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
+        return sum(shape.numel() for shape in shapes)
+
+    def kinetic_energy(self, state: State) -> Tensor:
+        assert state.momentum is not None
+        return (state.momentum * like(self.radius, state.momentum)).square().sum() / 2
+
+    def cotangency(self, state: State) -> Tensor:
+        """0 by construction: ω spans the tangent space."""
+        return state.position.new_zeros(())
+
+
+def _check_broadcast(radius: torch.Size, weight: torch.Size) -> None:
+    try:
+        fits = torch.broadcast_shapes(radius, weight) == weight
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ConstraintError(
+            f"radius of shape {tuple(radius)} does not broadcast to a weight of shape "
+            f"{tuple(weight)}"
+        )

@@ -1,0 +1,305 @@
+"""Any constraint that a user can write in torch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.func import jacfwd, jacrev, vmap
+
+from colangevin import checks
+from colangevin.constraints import newton
+from colangevin.constraints.base import Constraint, Scalar, State, Vector, tolerance_for
+from colangevin.errors import ConstraintError, ConvergenceError
+
+MARGIN = 0.1
+"""How far inside an inequality an infeasible tensor is put, relative to the scale of g."""
+
+
+@dataclass(frozen=True, eq=False)
+class General(Constraint):
+    """g(q) = 0, or g(q) ≤ 0 with slack ξ as g(q) + ξ² = 0, for a function g written in torch.
+
+    The Jacobian comes from ``torch.func``, the multipliers from Newton's method on the m × m
+    system, A from RATTLE. The Jacobian must have full rank, so every independent equation
+    must be returned once (the upper triangle of a symmetric matrix equation, not all of it).
+
+    Args:
+        g: takes one parameter and returns a tensor of m ≤ n numbers. If it takes several
+            arguments, it couples the parameters of its group, in their order.
+        inequality: read g as g ≤ 0.
+        projection: of the overdamped step: "oblique" along the old normals (4.41) or
+            "orthogonal" to the nearest point (4.42), which is more robust.
+        batch_dims: how many leading dimensions of the parameter count independent copies,
+            each with its own g: 1 constrains every row, solved as one batched system.
+        tolerance: largest |g| relative to its scale; the default is the dtype's rounding.
+        max_iterations: limit of Newton's method.
+
+    Example:
+        >>> ellipse = General(lambda w: (w * torch.tensor([1.0, 2.0])).square().sum() - 1.0)
+        >>> ellipse.bind([torch.Size([2])]).place(torch.tensor([[2.0, 0.0]]))
+        tensor([[1., 0.]])
+    """
+
+    g: Callable[..., Tensor]
+    inequality: bool = False
+    projection: str = "oblique"
+    batch_dims: int = 0
+    tolerance: float | None = None
+    max_iterations: int = 50
+    shapes: tuple[torch.Size, ...] = ()
+    fallible: ClassVar[bool] = True
+    quotient: ClassVar[bool] = True
+    double_safe: ClassVar[bool] = False  # constants inside g have a dtype of their own
+
+    def __post_init__(self) -> None:
+        if not callable(self.g):
+            raise TypeError(f"g must be a function, got {self.g!r}")
+        checks.choice("projection", self.projection, ("oblique", "orthogonal"))
+        checks.count("max_iterations", self.max_iterations)
+        if self.tolerance is not None:
+            checks.positive("tolerance", self.tolerance)
+        if isinstance(self.batch_dims, bool) or not isinstance(self.batch_dims, int):
+            raise TypeError(f"batch_dims must be an integer, got {self.batch_dims!r}")
+        if self.batch_dims < 0:
+            raise ValueError(f"batch_dims must be at least 0, got {self.batch_dims}")
+        object.__setattr__(self, "joint", _arity(self.g) > 1)
+        if self.joint and self.batch_dims:
+            raise ValueError("batch_dims must be 0 for a g of several parameters")
+
+    # --- layout -------------------------------------------------------------------------
+
+    def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
+        for shape in shapes:
+            if len(shape) < self.batch_dims:
+                raise ConstraintError(
+                    f"batch_dims={self.batch_dims} exceeds the dimensions of shape {tuple(shape)}"
+                )
+        return replace(self, shapes=tuple(shape[self.batch_dims :] for shape in shapes))
+
+    def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
+        return None if self.joint else (id(self.g), shape[self.batch_dims :])
+
+    def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
+        leading = batch_dims + self.batch_dims
+        return tensor.reshape(tensor.shape[:leading].numel(), -1)
+
+    def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
+        return batch.reshape(shape)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": "General",
+            "inequality": self.inequality,
+            "projection": self.projection,
+            "batch_dims": self.batch_dims,
+        }
+
+    # --- the equations ------------------------------------------------------------------
+
+    def _g(self, flat: Tensor) -> Tensor:
+        """g of one flat point, with the user's shapes restored, as a vector."""
+        sizes = [shape.numel() for shape in self.shapes]
+        parts = [p.reshape(s) for p, s in zip(flat.split(sizes), self.shapes, strict=True)]
+        return self.g(*parts).reshape(-1)
+
+    def _values(self, position: Tensor) -> Tensor:
+        # One system needs no vmap, so that a g which vmap cannot trace still works.
+        if position.shape[0] == 1:
+            return self._g(position[0]).unsqueeze(0)
+        return vmap(self._g)(position)
+
+    def _linearise(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        """g and ∂g/∂θ; reverse mode where there are fewer equations than variables."""
+
+        def twice(flat: Tensor) -> tuple[Tensor, Tensor]:
+            value = self._g(flat)
+            return value, value
+
+        few = self._count(position) <= position.shape[1] // 2
+        derivative = (jacrev if few else jacfwd)(twice, has_aux=True)
+        if position.shape[0] == 1:
+            jacobian, value = derivative(position[0])
+            return value.unsqueeze(0), jacobian.unsqueeze(0)
+        jacobian, value = vmap(derivative)(position)
+        return value, jacobian
+
+    def _count(self, position: Tensor) -> int:
+        with torch.no_grad():
+            return self._g(position[0]).numel()
+
+    def _equations(self, point: Tensor) -> tuple[Tensor, Tensor]:
+        """g + ξ² and its Jacobian on the points q = (θ, ξ)."""
+        if not self.inequality:
+            return self._linearise(point)
+        size = sum(shape.numel() for shape in self.shapes)
+        position, slack = point[:, :size], point[:, size:]
+        value, jacobian = self._linearise(position)
+        slopes = torch.diag_embed(2 * slack)
+        return value + slack.square(), torch.cat([jacobian, slopes], dim=-1)
+
+    @staticmethod
+    def _join(main: Tensor, slack: Tensor | None) -> Tensor:
+        return main if slack is None else torch.cat([main, slack], dim=-1)
+
+    def _split(self, joined: Tensor) -> tuple[Tensor, Tensor | None]:
+        if not self.inequality:
+            return joined, None
+        size = sum(shape.numel() for shape in self.shapes)
+        return joined[:, :size], joined[:, size:]
+
+    # --- geometry -----------------------------------------------------------------------
+
+    def check(self, position: Tensor) -> None:
+        """Refuse a g that does not return m ≤ n finite numbers with a Jacobian of full rank.
+
+        Raises:
+            ConstraintError: naming what is wrong.
+        """
+        value = self.g(*[p.reshape(s) for p, s in zip(self._parts(position), self.shapes, strict=True)])
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            raise ConstraintError(f"g must return a floating-point tensor, got {value!r}")
+        size = position.shape[1]
+        if value.numel() == 0 or (value.numel() > size and not self.inequality):
+            raise ConstraintError(
+                f"g must return between 1 and {size} numbers for {size} weights, "
+                f"got shape {tuple(value.shape)}"
+            )
+        if not bool(self._values(position).isfinite().all()):
+            raise ConstraintError("g is not finite at the weight")
+
+    def _parts(self, position: Tensor) -> tuple[Tensor, ...]:
+        return position[0].split([shape.numel() for shape in self.shapes])
+
+    def _check_rank(self, point: Tensor) -> None:
+        jacobian = self._equations(point)[1]
+        rank = int(torch.linalg.matrix_rank(jacobian).min())
+        if rank < jacobian.shape[1]:
+            raise ConstraintError(
+                f"the Jacobian of g has rank {rank} for {jacobian.shape[1]} equations; "
+                "return every independent equation once (of a symmetric matrix, the upper "
+                "triangle)"
+            )
+
+    def excess(self, position: Tensor) -> float:
+        self.check(position)
+        value, jacobian = self._linearise(position)
+        relative = value / newton.scale_of(jacobian, position)
+        if not self.inequality:
+            return float(relative.abs().max())
+        worst = float(relative.max())
+        return 0.0 if worst < 0.0 else max(worst, torch.finfo(position.dtype).eps)
+
+    def place(self, position: Tensor) -> Tensor:
+        self.check(position)
+        try:
+            placed = self._enter(position) if self.inequality else self._nearest(position)
+        except ConvergenceError as error:
+            raise ConstraintError(f"no point of the constraint found: {error}") from error
+        self._check_rank(self._join(placed, self.lift(placed)))
+        return placed
+
+    def _nearest(self, position: Tensor) -> Tensor:
+        if self.excess(position) <= tolerance_for(position.dtype) / 10:
+            return position
+        self._check_rank(position)
+        return newton.orthogonal(self._linearise, position, self.tolerance, 4 * self.max_iterations)
+
+    def _enter(self, position: Tensor) -> Tensor:
+        """Least-norm Newton steps on the violated inequalities, to just inside."""
+        for _ in range(4 * self.max_iterations):
+            value, jacobian = self._linearise(position)
+            if bool((value < 0).all()):
+                return position
+            margin = MARGIN * newton.scale_of(jacobian, position)
+            target = torch.where(value < 0, torch.zeros_like(value), value + margin)
+            position = position - (torch.linalg.pinv(jacobian) @ target.unsqueeze(-1)).squeeze(-1)
+        raise ConvergenceError("the inequality g ≤ 0 could not be reached from the weight")
+
+    def lift(self, position: Tensor) -> Tensor | None:
+        return (-self._values(position)).clamp_min(0.0).sqrt() if self.inequality else None
+
+    def residual(self, state: State) -> Tensor:
+        point = self._join(state.position, state.slack)
+        value, jacobian = self._equations(point)
+        return value / newton.scale_of(jacobian, point)
+
+    def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
+        """Π v = v − Jᵀ(JJᵀ)⁻¹Jv (4.43), with the tangential projector named Π."""
+        jacobian = self._equations(self._join(state.position, state.slack))[1]
+        if self.inequality and slack is None:
+            assert state.slack is not None
+            slack = torch.zeros_like(state.slack)
+        return Vector(*self._split(self._remove_normal(jacobian, self._join(vector, slack))))
+
+    @staticmethod
+    def _remove_normal(jacobian: Tensor, vector: Tensor) -> Tensor:
+        normal = (jacobian @ vector.unsqueeze(-1)).squeeze(-1)
+        multiplier = newton.solve(jacobian @ jacobian.mT, normal)
+        if not bool(multiplier.isfinite().all()):
+            raise ConvergenceError("the Jacobian of g is rank-deficient here")
+        return vector - (jacobian.mT @ multiplier.unsqueeze(-1)).squeeze(-1)
+
+    def drift(self, state: State, step: Scalar) -> State:
+        """RATTLE without its closing projection: q' = q + hp − Jᵀλ, p ← p − Jᵀλ/h."""
+        assert state.momentum is not None
+        point = self._join(state.position, state.slack)
+        momentum = self._join(state.momentum, self._slack_part(state))
+        normals = self._equations(point)[1]
+        moved, multiplier = newton.oblique(
+            self._equations, point + momentum * step, normals, self.tolerance, self.max_iterations
+        )
+        momentum = momentum - (normals.mT @ (multiplier / step).unsqueeze(-1)).squeeze(-1)
+        (position, slack), (main, slack_momentum) = self._split(moved), self._split(momentum)
+        return State(position, main, slack, slack_momentum)
+
+    @staticmethod
+    def _slack_part(state: State) -> Tensor | None:
+        if state.slack is not None and state.slack_momentum is None:
+            return torch.zeros_like(state.slack)
+        return state.slack_momentum
+
+    def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
+        proposal = self._join(position, slack)
+        limits = (self.tolerance, self.max_iterations)
+        if self.projection == "orthogonal":
+            moved = newton.orthogonal(self._equations, proposal, *limits)
+        else:
+            normals = self._equations(self._join(state.position, state.slack))[1]
+            moved, _ = newton.oblique(self._equations, proposal, normals, *limits)
+        position, slack = self._split(moved)
+        return state._replace(position=position, slack=slack)
+
+    def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
+        total = sum(shape.numel() for shape in shapes)
+        if self.inequality:
+            return total
+        bound = self.bind(shapes) if self.joint else self.bind(shapes[:1])
+        assert isinstance(bound, General)
+        equations = bound._count(torch.ones(1, sum(s.numel() for s in bound.shapes)))
+        copies = 1 if self.joint else sum(s[: self.batch_dims].numel() for s in shapes)
+        return total - copies * equations
+
+    def cotangency(self, state: State) -> Tensor:
+        assert state.momentum is not None
+        jacobian = self._equations(self._join(state.position, state.slack))[1]
+        momentum = self._join(state.momentum, self._slack_part(state))
+        along = (jacobian @ momentum.unsqueeze(-1)).squeeze(-1)
+        size = jacobian.norm(dim=-1) * momentum.norm(dim=-1, keepdim=True)
+        return along / size.clamp_min(torch.finfo(along.dtype).tiny)
+
+
+def _arity(function: Callable[..., object]) -> int:
+    """How many parameters g takes: its positional arguments without default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return 2
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is p.empty for p in parameters)

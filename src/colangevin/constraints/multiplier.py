@@ -1,0 +1,60 @@
+"""The Lagrange multiplier of the orthogonality constraint, solved in s × s."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def quasi_newton(
+    overlap: Tensor, gram: Tensor, tolerance: float, max_iterations: int
+) -> tuple[Tensor, Tensor]:
+    """Solve (Q̄ − QΛ)ᵀ(Q̄ − QΛ) = I for a symmetric Λ by the quasi-Newton scheme (4.55).
+
+    Every iterate of (4.55) has the form Q̄ − QL, and with S = QᵀQ̄ and M = Q̄ᵀQ̄
+
+        (Q̄ − QL)ᵀ(Q̄ − QL) = M − LS − SᵀL + LL,
+
+    so that the iteration L ← L + ½(M − LS − SᵀL + LL − I) runs on s × s matrices alone.
+
+    Args:
+        overlap: S, of shape (..., s, s).
+        gram: M, of the same shape.
+        tolerance: stop when the largest entry of the residual is below it.
+        max_iterations: the limit of iterations.
+
+    Returns:
+        The multiplier, and for each matrix of the batch the residual before its last update.
+
+    Example:
+        >>> eye = torch.eye(2)
+        >>> multiplier, error = quasi_newton(1.1 * eye, 1.21 * eye, 1e-6, 50)
+        >>> bool((multiplier - 0.1 * eye).abs().max() < 1e-6)
+        True
+    """
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    excess = gram - eye
+    # The start Λ = sym(S) − I is exact to first order in Q̄ − Q, which leaves a residual of
+    # second order.
+    multiplier = (overlap + overlap.mT) / 2 - eye
+    for _ in range(max_iterations):
+        # −LS − SᵀL + LL = X + Xᵀ with X = L(L/2 − S): one product an iteration.
+        mixed = multiplier @ (multiplier / 2 - overlap)
+        residual = excess + mixed + mixed.mT
+        error = residual.abs().amax(dim=(-2, -1))
+        multiplier = multiplier + residual / 2
+        if not bool((error > tolerance).any()):
+            break
+    return multiplier, error
+
+
+def polar_factor(matrix: Tensor) -> Tensor:
+    """The nearest matrix with orthonormal columns, UVᵀ of the singular value decomposition.
+
+    Example:
+        >>> polar_factor(torch.tensor([[3.0], [4.0]]))
+        tensor([[0.6000],
+                [0.8000]])
+    """
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    return left @ right

@@ -1,0 +1,184 @@
+"""The orthogonality constraint: weights on the Stiefel manifold."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from colangevin import checks
+from colangevin.constraints.base import Constraint, Scalar, State, Vector
+from colangevin.constraints.multiplier import polar_factor, quasi_newton
+from colangevin.errors import ConstraintError, ConvergenceError, ProjectionWarning
+
+
+@dataclass(frozen=True, eq=False)
+class Orthogonal(Constraint):
+    """QᵀQ = scale²·I for a tall weight Q = W, WWᵀ = scale²·I for a wide one (4.4, 4.50).
+
+    Convolution kernels are read as out × (in · height · width). The projection back to the
+    manifold is the quasi-Newton scheme (4.55), until ``tolerance`` or ``max_iterations``;
+    where that does not converge (large steps) the polar factor takes its place: it is
+    counted in ``fallbacks`` and warned of once.
+
+    Args:
+        tolerance: largest entry of QᵀQ/scale² − I that ends the iteration; the default is
+            5e-7 in float32 and 1e-14 in float64.
+        max_iterations: limit of the iteration.
+        scale: singular value of the weight.
+        batch_dims: how many leading dimensions count separate matrices.
+
+    Example:
+        >>> weight = Orthogonal().place(torch.tensor([[[3.0], [4.0]]]))
+        >>> weight
+        tensor([[[0.6000],
+                 [0.8000]]])
+    """
+
+    tolerance: float | None = None
+    max_iterations: int = 40
+    scale: float = 1.0
+    batch_dims: int = 0
+    _counter: dict[str, int] = field(default_factory=lambda: {"fallbacks": 0}, repr=False)
+    fallible: ClassVar[bool] = True
+    quotient: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            checks.positive("tolerance", self.tolerance)
+        checks.count("max_iterations", self.max_iterations)
+        object.__setattr__(self, "scale", checks.positive("scale", self.scale))
+        if isinstance(self.batch_dims, bool) or not isinstance(self.batch_dims, int):
+            raise TypeError(f"batch_dims must be an integer, got {self.batch_dims!r}")
+        if self.batch_dims < 0:
+            raise ValueError(f"batch_dims must be at least 0, got {self.batch_dims}")
+
+    @property
+    def fallbacks(self) -> int:
+        """How many matrices have been projected by their polar factor so far."""
+        return self._counter["fallbacks"]
+
+    # --- layout -------------------------------------------------------------------------
+
+    def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
+        for shape in shapes:
+            if len(shape) - self.batch_dims < 2:
+                raise ConstraintError(
+                    f"an orthogonal weight needs at least 2 dimensions besides "
+                    f"batch_dims={self.batch_dims}, got shape {tuple(shape)}"
+                )
+        return self
+
+    def _matrix(self, shape: torch.Size) -> tuple[int, int]:
+        """Rows and columns of the weight read as a matrix."""
+        inner = shape[self.batch_dims :]
+        return inner[0], inner.numel() // inner[0]
+
+    def batch_key(self, shape: torch.Size) -> tuple[object, ...]:
+        rows, columns = self._matrix(shape)
+        return (self.scale, max(rows, columns), min(rows, columns))
+
+    def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
+        """Matrices × r × s with r ≥ s; a wide weight is transposed (4.49)."""
+        leading = batch_dims + self.batch_dims
+        matrix = tensor.flatten(leading + 1)
+        if matrix.shape[-2] < matrix.shape[-1]:
+            matrix = matrix.mT
+        return matrix.flatten(0, leading - 1) if leading else matrix.unsqueeze(0)
+
+    def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
+        rows, columns = self._matrix(shape)
+        return (batch.mT if rows < columns else batch).reshape(shape)
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "Orthogonal", "scale": self.scale, "batch_dims": self.batch_dims}
+
+    # --- geometry -----------------------------------------------------------------------
+
+    def excess(self, position: Tensor) -> float:
+        return float(self.residual(State(position)).abs().max())
+
+    def place(self, position: Tensor) -> Tensor:
+        """The nearest point, which for a random weight is an orthogonal initialisation."""
+        if not bool(position.isfinite().all()):
+            raise ConstraintError("a weight that is not finite cannot be made orthogonal")
+        return polar_factor(position) * self.scale
+
+    def _over_scale(self, x: Tensor, y: Tensor) -> Tensor:
+        """xᵀy / scale², the s × s overlap of two batches."""
+        product = x.mT @ y
+        return product if self.scale == 1.0 else product / self.scale**2
+
+    def residual(self, state: State) -> Tensor:
+        eye = torch.eye(state.position.shape[-1], dtype=state.position.dtype)
+        return self._over_scale(state.position, state.position) - eye.to(state.position.device)
+
+    def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
+        """Π_Q P = P − ½Q(PᵀQ + QᵀP)/scale² (4.15)."""
+        overlap = self._over_scale(state.position, vector)
+        return Vector(torch.baddbmm(vector, state.position, overlap + overlap.mT, alpha=-0.5))
+
+    def drift(self, state: State, step: Scalar) -> State:
+        """RATTLE (4.57) without its closing projection: Q' = Q + hP − QΛ, P ← P − QΛ/h.
+
+        A normal part of P, P + Qσ, only shifts Λ by hσ. So neither the kick before nor the
+        momentum after needs Π, and the step takes three big products: QᵀQ̄, Q̄ᵀQ̄ and QΛ.
+        """
+        position, momentum = state.position, state.momentum
+        assert momentum is not None
+        moved, normal = self._back(position, position + momentum * step)
+        return state._replace(position=moved, momentum=momentum - normal / step)
+
+    def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
+        """Q' = Q̄ − QΛ, along the normal space at the old point (4.53)."""
+        return state._replace(position=self._back(state.position, position)[0])
+
+    def _back(self, position: Tensor, proposal: Tensor) -> tuple[Tensor, Tensor]:
+        """Q̄ − QΛ on the manifold, and the part QΛ that was taken off."""
+        tolerance = self.tolerance or (1e-14 if proposal.dtype == torch.float64 else 5e-7)
+        multiplier, error = quasi_newton(
+            self._over_scale(position, proposal),
+            self._over_scale(proposal, proposal),
+            tolerance,
+            self.max_iterations,
+        )
+        normal = position @ multiplier
+        moved = proposal - normal
+        # Rounding may keep a large matrix just above the tolerance: that is no failure.
+        failed = ~(error <= 4 * tolerance)  # a NaN has failed as well
+        if bool(failed.any()):
+            moved[failed] = self._polar(proposal[failed])
+            normal[failed] = proposal[failed] - moved[failed]
+        return moved, normal
+
+    def _polar(self, proposal: Tensor) -> Tensor:
+        if not bool(proposal.isfinite().all()):
+            raise ConvergenceError("the proposed orthogonal weight is not finite")
+        if self.fallbacks == 0:
+            warnings.warn(
+                f"the quasi-Newton projection did not converge in {self.max_iterations} "
+                "iterations for some weights and the polar factor was used; smaller steps "
+                "avoid this (Orthogonal.fallbacks counts it)",
+                ProjectionWarning,
+                stacklevel=2,
+            )
+        self._counter["fallbacks"] += proposal.shape[0]
+        return polar_factor(proposal) * self.scale
+
+    def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
+        total = 0
+        for shape in shapes:
+            small = min(self._matrix(shape))
+            copies = shape[: self.batch_dims].numel()
+            total += shape.numel() - copies * small * (small + 1) // 2
+        return total
+
+    def cotangency(self, state: State) -> Tensor:
+        assert state.momentum is not None
+        overlap = state.position.mT @ state.momentum
+        length = state.momentum.norm(dim=-2).amax(dim=-1)[..., None, None] * self.scale
+        return (overlap + overlap.mT) / length.clamp_min(torch.finfo(overlap.dtype).tiny)

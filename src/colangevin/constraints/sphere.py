@@ -1,0 +1,174 @@
+"""The sphere constraint: every row of a weight keeps, or stays within, its norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colangevin import checks
+from colangevin.constraints.base import Constraint, Scalar, State, Vector, like
+from colangevin.constraints.circle import INSIDE
+from colangevin.errors import ConstraintError
+
+
+@dataclass(frozen=True, eq=False)
+class Sphere(Constraint):
+    """‖w_i‖ ≤ r (max-norm, with slack ξ_i) or ‖w_i‖ = r (unit-norm) for every row i (4.3).
+
+    A row is what remains of a weight when ``dim`` is fixed: the weights into one output for
+    ``nn.Linear``, one output channel's kernel for a convolution. Geodesics are great circles.
+
+    Args:
+        radius: a positive number, or a tensor of them that broadcasts to the rows.
+        equality: hold the norm exactly instead of bounding it.
+        dim: the dimension that counts the rows.
+
+    Example:
+        >>> sphere = Sphere(radius=2.0, equality=True)
+        >>> sphere.place(torch.tensor([[3.0, 4.0]]))
+        tensor([[1.2000, 1.6000]])
+    """
+
+    radius: float | Tensor = 1.0
+    equality: bool = False
+    dim: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", checks.radius("radius", self.radius))
+        if isinstance(self.dim, bool) or not isinstance(self.dim, int):
+            raise TypeError(f"dim must be an integer, got {self.dim!r}")
+
+    # --- layout -------------------------------------------------------------------------
+
+    def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
+        for shape in shapes:
+            if not -len(shape) <= self.dim < len(shape):
+                raise ConstraintError(f"dim {self.dim} is not a dimension of shape {tuple(shape)}")
+            if self.equality and shape.numel() == shape[self.dim] and not self._is_vector(shape):
+                raise ConstraintError(f"rows of length 1 cannot move on a sphere: {tuple(shape)}")
+        return self
+
+    @staticmethod
+    def _is_vector(shape: torch.Size) -> bool:
+        return len(shape) == 1
+
+    def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
+        if not isinstance(self.radius, float):
+            return None
+        length = shape.numel() if self._is_vector(shape) else shape.numel() // shape[self.dim]
+        return (self.radius, self.equality, length)
+
+    def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
+        """Rows × row length; a vector is one row."""
+        shape = tensor.shape[batch_dims:]
+        if self._is_vector(shape):
+            return tensor.unsqueeze(batch_dims)
+        dim = self.dim % len(shape) + batch_dims
+        return tensor.movedim(dim, batch_dims).flatten(batch_dims + 1)
+
+    def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
+        if self._is_vector(shape):
+            return batch.reshape(shape)
+        dim = self.dim % len(shape)
+        moved = [shape[dim], *shape[:dim], *shape[dim + 1 :]]
+        return batch.reshape(moved).movedim(0, dim)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": "Sphere",
+            "radius": self.radius,
+            "equality": self.equality,
+            "dim": self.dim,
+        }
+
+    # --- geometry -----------------------------------------------------------------------
+
+    def _radius(self, reference: Tensor) -> float | Tensor:
+        return like(self.radius, reference)
+
+    def excess(self, position: Tensor) -> float:
+        ratio = position.norm(dim=-1) / self._radius(position)
+        if self.equality:
+            return float((ratio - 1.0).abs().max())
+        worst = float(ratio.max())
+        return 0.0 if worst < 1.0 else max(worst - 1.0, torch.finfo(position.dtype).eps)
+
+    def place(self, position: Tensor) -> Tensor:
+        """Rescale each row: to the radius, or just inside it where it is out of range."""
+        norm = position.norm(dim=-1)
+        radius = self._radius(position)
+        if not self.equality:
+            factor = torch.where(norm < radius, torch.ones_like(norm), INSIDE * radius / norm)
+        elif bool((norm == 0).any()):
+            raise ConstraintError("a row of zeros has no nearest point on the sphere")
+        else:
+            factor = radius / norm
+        return position * factor.unsqueeze(-1)
+
+    def lift(self, position: Tensor) -> Tensor | None:
+        if self.equality:
+            return None
+        norm, radius = position.norm(dim=-1), self._radius(position)
+        return ((radius - norm) * (radius + norm)).clamp_min(0.0).sqrt()
+
+    def residual(self, state: State) -> Tensor:
+        radius = self._radius(state.position)
+        return self._dot(state.position, state.slack, state.position, state.slack) / (
+            radius * radius
+        ) - 1.0
+
+    @staticmethod
+    def _dot(x: Tensor, x_slack: Tensor | None, y: Tensor, y_slack: Tensor | None) -> Tensor:
+        dot = (x * y).sum(dim=-1)
+        return dot if x_slack is None or y_slack is None else dot + x_slack * y_slack
+
+    def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
+        """Π v = v − q (q·v)/r² on the rows (w, ξ)."""
+        radius = self._radius(vector)
+        along = self._dot(state.position, state.slack, vector, slack) / (radius * radius)
+        main = vector - along.unsqueeze(-1) * state.position
+        if state.slack is None:
+            return Vector(main)
+        rest = along * state.slack
+        return Vector(main, -rest if slack is None else slack - rest)
+
+    def drift(self, state: State, step: Scalar) -> State:
+        """Great circle: q cos a + hp sin a / a with a = h|p|/r, and its derivative."""
+        momentum, slack_momentum = state.momentum, state.slack_momentum
+        assert momentum is not None
+        radius = self._radius(momentum)
+        speed = self._dot(momentum, slack_momentum, momentum, slack_momentum).sqrt()
+        angle = speed * step / radius
+        cos, reach = torch.cos(angle), torch.sinc(angle / torch.pi) * step
+        pull = reach * (speed / radius).square()
+        position = cos.unsqueeze(-1) * state.position + reach.unsqueeze(-1) * momentum
+        momentum = cos.unsqueeze(-1) * momentum - pull.unsqueeze(-1) * state.position
+        slack = None
+        if state.slack is not None and slack_momentum is not None:
+            slack = cos * state.slack + reach * slack_momentum
+            slack_momentum = cos * slack_momentum - pull * state.slack
+        moved = self.project(state, position, slack)
+        tangent = self.tangent(moved, momentum, slack_momentum)
+        return moved._replace(momentum=tangent.main, slack_momentum=tangent.slack)
+
+    def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
+        norm = self._radius(position) * self._dot(position, slack, position, slack).rsqrt()
+        return state._replace(
+            position=position * norm.unsqueeze(-1), slack=None if slack is None else slack * norm
+        )
+
+    def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
+        total = sum(shape.numel() for shape in shapes)
+        rows = sum(1 if self._is_vector(shape) else shape[self.dim] for shape in shapes)
+        return total - rows if self.equality else total
+
+    def cotangency(self, state: State) -> Tensor:
+        momentum, slack = state.momentum, state.slack_momentum
+        assert momentum is not None
+        along = self._dot(state.position, state.slack, momentum, slack)
+        speed = self._dot(momentum, slack, momentum, slack).sqrt()
+        return along / (speed * self._radius(along)).clamp_min(torch.finfo(along.dtype).tiny)

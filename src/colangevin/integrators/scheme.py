@@ -1,0 +1,149 @@
+"""Scheme words: from "BAOAB" to the moves that one call of ``step()`` makes.
+
+A letter that occurs k times takes 1/k of the step each time. There is one gradient a call,
+the one at the position where the call starts. So a B that comes after an A waits, with all
+that follows it, for the next call, whose gradient is the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+LETTERS = "ABO"
+
+
+class Piece(NamedTuple):
+    """One letter of a word with its share of the step."""
+
+    letter: str
+    fraction: float
+
+
+class Drift(NamedTuple):
+    """A for this share of the step."""
+
+    fraction: float
+
+
+class Impulse(NamedTuple):
+    """A run of B and O without an A between them."""
+
+    pieces: tuple[Piece, ...]
+
+    def coefficients(self, decay: float) -> tuple[float, float, float]:
+        """Weights of old momentum, kick and noise: p ← c p + Π(weight · kick + noise · R).
+
+        Args:
+            decay: e^{−γh} for the whole step.
+
+        Example:
+            >>> Impulse((Piece("O", 1.0), Piece("B", 1.0))).coefficients(0.5)
+            (0.5, 1.0, 0.8660254037844386)
+        """
+        momentum, weight, variance = 1.0, 0.0, 0.0
+        for letter, fraction in self.pieces:
+            if letter == "B":
+                weight += fraction
+            else:
+                share = decay**fraction
+                momentum, weight = momentum * share, weight * share
+                variance = variance * share**2 + (1.0 - share**2)
+        return momentum, weight, variance**0.5
+
+
+Move: TypeAlias = "Drift | Impulse"
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A word, read.
+
+    Attributes:
+        word: the letters.
+        first: the moves of a parameter's first call.
+        moves: the moves of every later call.
+    """
+
+    word: str
+    first: tuple[Move, ...]
+    moves: tuple[Move, ...]
+
+    @property
+    def single(self) -> bool:
+        """Whether each letter occurs once, as in OBA.
+
+        At infinite friction such a word samples half the temperature; what is meant then is
+        the overdamped step. A word with split letters (BAOAB) has a good limit of its own.
+        """
+        return len(self.word) == len(LETTERS)
+
+
+@lru_cache
+def parse(word: str, delayed_gradient: bool = False) -> Scheme:
+    """Read a scheme word.
+
+    Args:
+        word: letters A, B and O, each at least once.
+        delayed_gradient: run the word literally, with the gradient from the call's start
+            wherever a B stands.
+
+    Raises:
+        ValueError: if the word has other letters, lacks one, or needs two gradients a step.
+
+    Example:
+        >>> parse("BAOAB").moves  # doctest: +NORMALIZE_WHITESPACE
+        (Impulse(pieces=(Piece(letter='B', fraction=0.5), Piece(letter='B', fraction=0.5))),
+         Drift(fraction=0.5), Impulse(pieces=(Piece(letter='O', fraction=1.0),)),
+         Drift(fraction=0.5))
+    """
+    _check(word)
+    pieces = [Piece(letter, 1.0 / word.count(letter)) for letter in word]
+    if delayed_gradient:
+        moves = _gather(pieces)
+        return Scheme(word, moves, moves)
+    waiting = _first_late_kick(word)
+    now, later = pieces[:waiting], pieces[waiting:]
+    call = later + now
+    letters = "".join(piece.letter for piece in call)
+    if "B" in letters[letters.index("A") :]:
+        raise ValueError(
+            f"scheme {word!r} needs two gradients a step: between two calls every B must come "
+            "before the first A"
+        )
+    # Where the word opens with its kick, the first call must not run the waiting part.
+    opens = any(piece.letter == "B" for piece in now)
+    return Scheme(word, _gather(now if opens else call), _gather(call))
+
+
+def _check(word: str) -> None:
+    if not isinstance(word, str) or not word or set(word) != set(LETTERS):
+        raise ValueError(
+            f"scheme must be a word over the letters A, B and O with each at least once "
+            f"(such as 'OBA', 'ABO', 'BAOAB', 'AOAB'), got {word!r}"
+        )
+
+
+def _first_late_kick(word: str) -> int:
+    """Index of the first B that stands after an A (the word's length if there is none)."""
+    late = word.find("B", word.index("A"))
+    return len(word) if late < 0 else late
+
+
+def _gather(pieces: Sequence[Piece]) -> tuple[Move, ...]:
+    """Join the B and O between two A into one impulse."""
+    moves: list[Move] = []
+    run: list[Piece] = []
+    for piece in pieces:
+        if piece.letter != "A":
+            run.append(piece)
+            continue
+        if run:
+            moves.append(Impulse(tuple(run)))
+            run = []
+        moves.append(Drift(piece.fraction))
+    if run:
+        moves.append(Impulse(tuple(run)))
+    return tuple(moves)

@@ -1,0 +1,129 @@
+"""The two ways to name a step, and what a parameter group keeps of them.
+
+SGD's way is ``lr`` and ``momentum``; the paper's is ``step_size`` h and ``friction`` γ, with
+lr = h² and momentum = e^{−γh}. A group keeps ``lr``, because schedulers write it, and either
+``momentum`` or ``friction``; the other is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from colangevin import checks
+from colangevin.constraints import Constraint, Unconstrained
+from colangevin.integrators.dynamics import Dynamics
+from colangevin.integrators.scheme import parse
+
+SGD_NAMES = ("lr", "momentum")
+PAPER_NAMES = ("step_size", "friction")
+GROUP_OPTIONS = (
+    *SGD_NAMES,
+    *PAPER_NAMES,
+    "temperature",
+    "scheme",
+    "delayed_gradient",
+    "constraint",
+    "weight_decay",
+)
+
+
+def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete and check the options of a group; nothing is changed in place.
+
+    Args:
+        given: the options that the group sets itself.
+        defaults: the optimizer's options, as the user gave them.
+
+    Returns:
+        The group's options, with the step as ``lr`` and ``momentum`` or ``friction``.
+
+    Raises:
+        ValueError, TypeError: naming the option, its value and what is allowed.
+
+    Example:
+        >>> options = resolve({"step_size": 0.5, "friction": 2.0}, {})
+        >>> options["lr"], options["momentum"], options["friction"]
+        (0.25, None, 2.0)
+    """
+    scheme = _pick("scheme", given, defaults, "OBA")
+    delayed = _pick("delayed_gradient", given, defaults, False)
+    if not isinstance(delayed, bool):
+        raise TypeError(f"delayed_gradient must be True or False, got {delayed!r}")
+    word = parse(scheme, delayed) if isinstance(scheme, str) else parse(str(scheme), delayed)
+    constraint = _pick("constraint", given, defaults, None)
+    constraint = Unconstrained() if constraint is None else constraint
+    if not isinstance(constraint, Constraint):
+        raise TypeError(f"constraint must be a colangevin constraint or None, got {constraint!r}")
+    return {
+        **_step(given, defaults, word.single),
+        "temperature": checks.non_negative(
+            "temperature", _pick("temperature", given, defaults, 0.0)
+        ),
+        "scheme": scheme,
+        "delayed_gradient": delayed,
+        "constraint": constraint,
+        "weight_decay": checks.non_negative(
+            "weight_decay", _pick("weight_decay", given, defaults, 0.0)
+        ),
+    }
+
+
+def dynamics(group: Mapping[str, Any]) -> Dynamics:
+    """The dynamics of a group as its options stand now, after schedulers and users.
+
+    Example:
+        >>> dynamics(resolve({"lr": 0.1, "momentum": 0.9}, {})).decay
+        0.9
+    """
+    lr = checks.non_negative("lr", group["lr"])
+    temperature = checks.non_negative("temperature", group["temperature"])
+    if group["friction"] is None:
+        decay = checks.fraction("momentum", group["momentum"])
+    else:
+        friction = checks.non_negative("friction", group["friction"], infinite=True)
+        decay = 0.0 if math.isinf(friction) else math.exp(-friction * math.sqrt(lr))
+    return Dynamics(lr, decay, temperature, parse(group["scheme"], group["delayed_gradient"]))
+
+
+def _pick(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], last: Any) -> Any:
+    for options in (given, defaults):
+        if options.get(name) is not None:
+            return options[name]
+    return last
+
+
+def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], single: bool) -> dict[str, Any]:
+    """Read the step in whichever way it is named; a group's own way hides the defaults'."""
+    own = _named(given)
+    way = own or _named(defaults)
+    if way is None:
+        raise ValueError("give lr (and momentum) or step_size (and friction): none of them is set")
+    inherited = defaults if own is None or _named(defaults) == own else {}
+    size_name, damping_name = way
+    size = _pick(size_name, given, inherited, None)
+    if size is None:
+        raise ValueError(f"{damping_name} is given without {size_name}")
+    if way == SGD_NAMES:
+        checks.positive("lr", size)
+        momentum = checks.fraction("momentum", _pick("momentum", given, inherited, 0.0))
+        return {"lr": size, "momentum": momentum, "friction": None}
+    step_size = checks.positive("step_size", size)
+    friction = checks.non_negative(
+        "friction", _pick("friction", given, inherited, math.inf), infinite=True
+    )
+    # The overdamped step is Euler–Maruyama, whose h is the lr itself.
+    euler = math.isinf(friction) and single
+    return {"lr": step_size if euler else step_size**2, "momentum": None, "friction": friction}
+
+
+def _named(options: Mapping[str, Any]) -> tuple[str, str] | None:
+    sgd = [name for name in SGD_NAMES if options.get(name) is not None]
+    paper = [name for name in PAPER_NAMES if options.get(name) is not None]
+    if sgd and paper:
+        raise ValueError(
+            f"{sgd[0]} and {paper[0]} are two ways to say the same; give either lr and momentum "
+            "or step_size and friction"
+        )
+    return SGD_NAMES if sgd else PAPER_NAMES if paper else None

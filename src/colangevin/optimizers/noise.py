@@ -1,0 +1,88 @@
+"""The optimizer's own random numbers: one generator a device, saved with the state."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Noise:
+    """Draws standard normals from generators of its own.
+
+    Without a generator from the user, the seed comes from a copy of torch's global generator,
+    so ``torch.manual_seed`` fixes it, while the global stream (data order, dropout) stays as
+    it would be under any other optimizer.
+
+    Args:
+        generator: the generator to use on its device.
+        salt: told apart from other optimizers made at the same state of the global generator.
+
+    Example:
+        >>> noise = Noise(torch.Generator().manual_seed(0), salt=0)
+        >>> noise.draw(torch.zeros(2))
+        tensor([ 1.5410, -0.2934])
+    """
+
+    def __init__(self, generator: torch.Generator | None, salt: int) -> None:
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
+        self._generators: dict[str, torch.Generator] = {}
+        if generator is not None:
+            self._generators[_key(generator.device)] = generator
+            self._seed = generator.initial_seed()
+        else:
+            copy = torch.Generator()
+            copy.set_state(torch.get_rng_state())
+            drawn = torch.randint(2**62, (), generator=copy)
+            self._seed = (int(drawn) + 0x9E3779B97F4A7C15 * (salt + 1)) % 2**63
+
+    def generator(self, device: torch.device) -> torch.Generator:
+        """The generator of a device, made when it is first needed."""
+        key = _key(device)
+        if key not in self._generators:
+            made = torch.Generator(device=device)
+            made.manual_seed(self._seed)
+            self._generators[key] = made
+        return self._generators[key]
+
+    def draw(self, like: Tensor) -> Tensor:
+        """Standard normals of the shape, dtype and device of ``like``."""
+        return torch.empty_like(like, memory_format=torch.contiguous_format).normal_(
+            generator=self.generator(like.device)
+        )
+
+    def state_dict(self) -> dict[str, object]:
+        """Plain values and tensors only, so that it loads with ``weights_only=True``."""
+        states = {key: made.get_state() for key, made in self._generators.items()}
+        return {"seed": self._seed, "generators": states}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        """Continue the streams of ``state_dict()``; a device that is not here is left out."""
+        self._seed = int(state["seed"])  # type: ignore[call-overload]
+        for key, value in state["generators"].items():  # type: ignore[attr-defined]
+            if key in self._generators or _available(key):
+                self.generator(torch.device(key)).set_state(value.cpu())
+        for key in set(self._generators) - set(state["generators"]):  # type: ignore[call-overload]
+            self._generators[key].manual_seed(self._seed)
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.state_dict()
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self._generators = {}
+        self.load_state_dict(state)
+
+
+def _key(device: torch.device) -> str:
+    """cpu, or cuda:0 and the like: a device without an index means the first one."""
+    if device.type == "cpu":
+        return "cpu"
+    return f"{device.type}:{device.index or 0}"
+
+
+def _available(key: str) -> bool:
+    try:
+        torch.empty(0, device=key)
+    except (RuntimeError, AssertionError):
+        return False
+    return True

@@ -1,0 +1,110 @@
+"""Checking parameters against their constraint, and putting them on the manifold."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from colangevin.constraints import Constraint
+from colangevin.constraints.base import tolerance_for
+from colangevin.errors import ConstraintError
+from colangevin.optimizers.buckets import Bucket, make_buckets, work_dtype
+
+Placement: TypeAlias = "tuple[Bucket, Tensor]"
+"""A bucket, and the position that its parameters are to take."""
+
+
+def names(group: dict[str, Any]) -> list[str]:
+    """The parameters' names, or their places in the group."""
+    given = group.get("names") or group.get("param_names")
+    if given is not None and len(given) == len(group["params"]):
+        return list(given)
+    return [
+        f"parameter {index} of shape {tuple(parameter.shape)}"
+        for index, parameter in enumerate(group["params"])
+    ]
+
+
+def of_group(group: dict[str, Any], strict: bool) -> list[Placement]:
+    """What must move for the group's parameters to be on the manifold; changes nothing.
+
+    Raises:
+        ConstraintError: if the constraint cannot hold for a parameter, or if ``strict`` and
+            a parameter is off the manifold.
+        TypeError: for parameters that are not real floating-point tensors.
+    """
+    for parameter, name in zip(group["params"], names(group), strict=True):
+        if not parameter.is_floating_point():
+            raise TypeError(f"{name} must be a real floating-point tensor, got {parameter.dtype}")
+    constraint: Constraint = group["constraint"]
+    placements = []
+    for bucket in _one_by_one(constraint, group):
+        try:
+            position = _place(bucket, strict)
+        except ConstraintError as error:
+            raise ConstraintError(f"{bucket.name}: {error}") from error
+        if position is not None:
+            placements.append((bucket, position))
+    return placements
+
+
+def _one_by_one(constraint: Constraint, group: dict[str, Any]) -> list[Bucket]:
+    params, called = group["params"], names(group)
+    if constraint.joint:
+        return make_buckets(constraint, params, called)
+    buckets = []
+    for parameter, name in zip(params, called, strict=True):
+        try:
+            buckets.extend(make_buckets(constraint, [parameter], [name]))
+        except ConstraintError as error:
+            raise ConstraintError(f"{name}: {error}") from error
+    return buckets
+
+
+@torch.no_grad()
+def _place(bucket: Bucket, strict: bool) -> Tensor | None:
+    """The new position, or None where the parameter is on the manifold already."""
+    dtype = bucket.parameters[0].dtype
+    position = bucket.gather(bucket.parameters).detach()
+    if position.numel() == 0:
+        return None
+    half = dtype != work_dtype(dtype)
+    # Half precision cannot be nearer to a manifold than its rounding.
+    allowed = 4 * torch.finfo(dtype).eps if half else 100 * tolerance_for(dtype)
+    excess = bucket.constraint.excess(position)
+    if not excess <= allowed and strict:
+        raise ConstraintError(
+            f"strict=True, but the weight is off the manifold: relative violation {excess:.3g}, "
+            f"allowed {allowed:.3g}; use constrain_ first"
+        )
+    if excess == 0.0 or (excess <= allowed and not half):
+        return None
+    return bucket.constraint.place(position)
+
+
+def with_gradient(group: dict[str, Any]) -> list[int]:
+    """Indices of the parameters that take part in a step.
+
+    A joint constraint moves all of its parameters as soon as one of them has a gradient.
+
+    Raises:
+        TypeError: for sparse gradients.
+    """
+    active = []
+    for index, parameter in enumerate(group["params"]):
+        gradient = parameter.grad
+        if gradient is None:
+            continue
+        if gradient.is_sparse or gradient.layout != torch.strided:
+            raise TypeError(
+                f"{names(group)[index]} has a sparse gradient; CoLA takes dense ones only"
+            )
+        if not gradient.is_floating_point():
+            raise TypeError(
+                f"{names(group)[index]} has a gradient of type {gradient.dtype}; "
+                "CoLA takes real floating-point ones"
+            )
+        active.append(index)
+    return list(range(len(group["params"]))) if active and group["constraint"].joint else active

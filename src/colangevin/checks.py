@@ -73,6 +73,6 @@ def radius(name: str, value: object) -> float | Tensor:
     if not value.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {value.dtype}")
     if not bool(((value > 0) & value.isfinite()).all()):
-        worst = float(value.min())
-        raise ValueError(f"{name} must be positive and finite everywhere, got a minimum of {worst}")
+        bad = float(value[~((value > 0) & value.isfinite())][0])
+        raise ValueError(f"{name} must be positive and finite everywhere, got {bad}")
     return value.detach()

@@ -90,6 +90,14 @@ class Constraint(ABC):
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         """Undo ``to_batch`` for a parameter of this shape."""
 
+    def numbers(self) -> tuple[float, ...]:
+        """The constants of an elementwise geometry, which a compiled kernel takes as input."""
+        return ()
+
+    def with_numbers(self, numbers: Sequence[Tensor]) -> Constraint:
+        """The same geometry with tensors for its constants."""
+        return self
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Plain values that identify the constraint, for a state dict."""

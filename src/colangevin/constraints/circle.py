@@ -11,7 +11,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints.base import Constraint, Draw, Scalar, State, Vector, like
-from colangevin.constraints.rotation import rotate
+from colangevin.constraints.rotation import turn
 from colangevin.errors import ConstraintError
 
 INSIDE = 0.9
@@ -53,7 +53,7 @@ class Circle(Constraint):
     def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
         if isinstance(self.radius, Tensor):
             for shape in shapes:
-                _check_broadcast(self.radius.shape, shape)
+                check_broadcast(self.radius.shape, shape)
         return self
 
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
@@ -64,6 +64,14 @@ class Circle(Constraint):
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         return batch.reshape(shape)
+
+    def numbers(self) -> tuple[float, ...]:
+        return (self.radius,) if isinstance(self.radius, float) else ()
+
+    def with_numbers(self, numbers: Sequence[Tensor]) -> Constraint:
+        made = object.__new__(Circle)
+        object.__setattr__(made, "radius", numbers[0])
+        return made
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "Circle", "radius": self.radius}
@@ -81,8 +89,10 @@ class Circle(Constraint):
 
     def lift(self, position: Tensor) -> Tensor:
         radius = like(self.radius, position)
-        # (r − θ)(r + θ) keeps full accuracy near the boundary, where r² − θ² cancels.
-        return ((radius - position) * (radius + position)).clamp_min(0.0).sqrt()
+        # (r − θ)(r + θ) keeps full accuracy near the boundary, where r² − θ² cancels. On it
+        # the slack is rounding's size, because a weight with none would never leave.
+        floor = torch.finfo(position.dtype).eps * (radius * radius)
+        return ((radius - position) * (radius + position)).clamp_min(floor).sqrt()
 
     def residual(self, state: State) -> Tensor:
         assert state.slack is not None
@@ -109,14 +119,27 @@ class Circle(Constraint):
         return Vector(torch.zeros_like(state.position) if speed is None else speed)
 
     def drift(self, state: State, step: Scalar) -> State:
-        assert state.momentum is not None and state.slack is not None
-        turned = rotate(state.position, state.slack, state.momentum * step)
-        return self.project(state, *turned)
+        """Rotate (θ, ξ) by ωh, and take off what rounding has added to its length.
+
+        Repeated rotations leave the circle at float32. One Newton step for 1/|q|, which is
+        3/2 − |q|²/2r², brings it back to rounding; the bound keeps it positive far away.
+        """
+        position, slack, momentum = state.position, state.slack, state.momentum
+        assert slack is not None and momentum is not None
+        radius = like(self.radius, position)
+        length = torch.addcmul(position * position, slack, slack)
+        factor = (1.5 - length * (0.5 / (radius * radius))).clamp_min(0.25)
+        cos, sin = turn(momentum * step)
+        cos, sin = cos * factor, sin * factor
+        return state._replace(
+            position=torch.addcmul(cos * position, sin, slack), slack=cos * slack - sin * position
+        )
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """(θ, ξ) ← r (θ̄, ξ̄) / |(θ̄, ξ̄)|: (4.47) with atan2 in the place of arctan."""
         assert slack is not None
-        norm = torch.rsqrt(position * position + slack * slack) * like(self.radius, position)
+        length = torch.addcmul(position * position, slack, slack)
+        norm = torch.rsqrt(length) * like(self.radius, position)
         return state._replace(position=position * norm, slack=slack * norm)
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
@@ -131,13 +154,14 @@ class Circle(Constraint):
         return state.position.new_zeros(())
 
 
-def _check_broadcast(radius: torch.Size, weight: torch.Size) -> None:
+def check_broadcast(radius: torch.Size, weight: torch.Size) -> None:
+    """Refuse radii that do not belong one to each entry, or row, of a weight."""
     try:
         fits = torch.broadcast_shapes(radius, weight) == weight
     except RuntimeError:
         fits = False
     if not fits:
         raise ConstraintError(
-            f"radius of shape {tuple(radius)} does not broadcast to a weight of shape "
-            f"{tuple(weight)}"
+            f"radius of shape {tuple(radius)} does not broadcast to "
+            f"{tuple(weight)}, the shape of what it bounds"
         )

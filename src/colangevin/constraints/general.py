@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.func import jacfwd, jacrev, vmap
+from torch.func import jacrev, vmap
 
 from colangevin import checks
 from colangevin.constraints import newton
@@ -114,14 +114,13 @@ class General(Constraint):
         return vmap(self._g)(position)
 
     def _linearise(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        """g and ∂g/∂θ; reverse mode where there are fewer equations than variables."""
+        """g and ∂g/∂θ; in reverse mode, because m ≤ n."""
 
         def twice(flat: Tensor) -> tuple[Tensor, Tensor]:
             value = self._g(flat)
             return value, value
 
-        few = self._count(position) <= position.shape[1] // 2
-        derivative = (jacrev if few else jacfwd)(twice, has_aux=True)
+        derivative = jacrev(twice, has_aux=True)
         if position.shape[0] == 1:
             jacobian, value = derivative(position[0])
             return value.unsqueeze(0), jacobian.unsqueeze(0)
@@ -141,6 +140,12 @@ class General(Constraint):
         value, jacobian = self._linearise(position)
         slopes = torch.diag_embed(2 * slack)
         return value + slack.square(), torch.cat([jacobian, slopes], dim=-1)
+
+    def _left(self, point: Tensor) -> Tensor:
+        """g + ξ² alone."""
+        position, slack = self._split(point)
+        value = self._values(position)
+        return value if slack is None else value + slack.square()
 
     @staticmethod
     def _join(main: Tensor, slack: Tensor | None) -> Tensor:
@@ -190,8 +195,11 @@ class General(Constraint):
         value, jacobian = self._linearise(position)
         relative = value / newton.scale_of(jacobian, position)
         if not self.inequality:
+            self._check_rank(position)
             return float(relative.abs().max())
         worst = float(relative.max())
+        if worst < 0.0:
+            self._check_rank(self._join(position, self.lift(position)))
         return 0.0 if worst < 0.0 else max(worst, torch.finfo(position.dtype).eps)
 
     def place(self, position: Tensor) -> Tensor:
@@ -206,8 +214,11 @@ class General(Constraint):
     def _nearest(self, position: Tensor) -> Tensor:
         if self.excess(position) <= tolerance_for(position.dtype) / 10:
             return position
-        self._check_rank(position)
-        return newton.orthogonal(self._linearise, position, self.tolerance, 4 * self.max_iterations)
+        limits = (self.tolerance, 4 * self.max_iterations)
+        try:
+            return newton.orthogonal(self._linearise, position, *limits)
+        except ConvergenceError:
+            return newton.least_norm(self._linearise, position, *limits)
 
     def _enter(self, position: Tensor) -> Tensor:
         """Least-norm Newton steps on the violated inequalities, to just inside."""
@@ -250,12 +261,14 @@ class General(Constraint):
         point = self._join(state.position, state.slack)
         momentum = self._join(state.momentum, self._slack_part(state))
         normals = self._equations(point)[1]
-        moved, multiplier = newton.oblique(
-            self._equations, point + momentum * step, normals, self.tolerance, self.max_iterations
-        )
+        moved, multiplier = self._oblique(point + momentum * step, normals)
         momentum = momentum - (normals.mT @ (multiplier / step).unsqueeze(-1)).squeeze(-1)
         (position, slack), (main, slack_momentum) = self._split(moved), self._split(momentum)
         return State(position, main, slack, slack_momentum)
+
+    def _oblique(self, proposal: Tensor, normals: Tensor) -> tuple[Tensor, Tensor]:
+        limits = (self.tolerance, self.max_iterations)
+        return newton.oblique(self._equations, self._left, proposal, normals, *limits)
 
     @staticmethod
     def _slack_part(state: State) -> Tensor | None:
@@ -265,12 +278,12 @@ class General(Constraint):
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         proposal = self._join(position, slack)
-        limits = (self.tolerance, self.max_iterations)
         if self.projection == "orthogonal":
+            limits = (self.tolerance, self.max_iterations)
             moved = newton.orthogonal(self._equations, proposal, *limits)
         else:
             normals = self._equations(self._join(state.position, state.slack))[1]
-            moved, _ = newton.oblique(self._equations, proposal, normals, *limits)
+            moved, _ = self._oblique(proposal, normals)
         position, slack = self._split(moved)
         return state._replace(position=position, slack=slack)
 
@@ -278,11 +291,16 @@ class General(Constraint):
         total = sum(shape.numel() for shape in shapes)
         if self.inequality:
             return total
-        bound = self.bind(shapes) if self.joint else self.bind(shapes[:1])
+        if self.joint:
+            return total - self._equation_count(shapes)
+        copies = [shape[: self.batch_dims].numel() for shape in shapes]
+        counts = [self._equation_count([shape]) for shape in shapes]
+        return total - sum(n * m for n, m in zip(copies, counts, strict=True))
+
+    def _equation_count(self, shapes: Sequence[torch.Size]) -> int:
+        bound = self.bind(shapes)
         assert isinstance(bound, General)
-        equations = bound._count(torch.ones(1, sum(s.numel() for s in bound.shapes)))
-        copies = 1 if self.joint else sum(s[: self.batch_dims].numel() for s in shapes)
-        return total - copies * equations
+        return bound._count(torch.ones(1, sum(s.numel() for s in bound.shapes)))
 
     def cotangency(self, state: State) -> Tensor:
         assert state.momentum is not None

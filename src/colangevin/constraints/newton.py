@@ -14,6 +14,9 @@ from colangevin.errors import ConvergenceError
 Equations: TypeAlias = Callable[[Tensor], "tuple[Tensor, Tensor]"]
 """Maps points (batch, n) to g (batch, m) and its Jacobian (batch, m, n)."""
 
+Values: TypeAlias = Callable[[Tensor], Tensor]
+"""Maps points (batch, n) to g (batch, m)."""
+
 
 def scale_of(jacobian: Tensor, point: Tensor) -> Tensor:
     """Σ_j |∂g_i/∂q_j||q_j|: the size of the terms that cancel in g, so of its rounding."""
@@ -42,8 +45,13 @@ class Progress:
         return error <= self.target or (stalled and error <= self.accepted)
 
 
+SLOW = 0.1
+"""An iteration that leaves more than this share of the error asks for a new Jacobian."""
+
+
 def oblique(
     equations: Equations,
+    values: Values,
     proposal: Tensor,
     normals: Tensor,
     tolerance: float | None,
@@ -51,8 +59,12 @@ def oblique(
 ) -> tuple[Tensor, Tensor]:
     """Find λ with g(q̄ − ∇g(q_n)λ) = 0 (4.41): Newton with the matrix J(q)J(q_n)ᵀ.
 
+    A Jacobian costs many times what g does, so J(q_n) serves as J(q) for as long as the
+    error falls quickly.
+
     Args:
         equations: g and its Jacobian.
+        values: g alone.
         proposal: q̄, of shape (batch, n).
         normals: J(q_n), of shape (batch, m, n).
         tolerance: largest |g|, relative to its scale, that ends the iteration.
@@ -63,13 +75,17 @@ def oblique(
     """
     progress = Progress(proposal.dtype, tolerance)
     multiplier = proposal.new_zeros(normals.shape[:2])
-    point = proposal
+    matrix = normals @ normals.mT
+    point, last = proposal, SLOW
     for _ in range(max_iterations):
-        value, jacobian = equations(point)
-        error = float((value / scale_of(jacobian, point)).abs().max())
+        value = values(point)
+        error = float((value / scale_of(normals, point)).abs().max())
         if progress.done(error):
             return point, multiplier
-        multiplier = multiplier + solve(jacobian @ normals.mT, value)
+        if not error <= SLOW * last:
+            matrix = equations(point)[1] @ normals.mT
+        last = error
+        multiplier = multiplier + solve(matrix, value)
         point = proposal - (normals.mT @ multiplier.unsqueeze(-1)).squeeze(-1)
     raise ConvergenceError(
         f"the projection onto the constraint did not converge in {max_iterations} iterations "
@@ -82,21 +98,52 @@ def orthogonal(
 ) -> Tensor:
     """Find the q nearest to q̄ with g(q) = 0, so q = q̄ − ∇g(q)λ (4.42).
 
-    Each iteration solves the problem linearised at q: λ = (JJᵀ)⁻¹(g + J(q̄ − q)).
+    Each iteration goes back to the linearised constraint, and along it towards q̄:
+    q ← q − J⁺g + θΠ(q̄ − q). A fixed θ = 1 would diverge for a q̄ that is farther away than
+    the radius of curvature, so each system takes its θ from its last two steps (the secant
+    rule of Barzilai and Borwein).
     """
     progress = Progress(proposal.dtype, tolerance)
-    point = proposal
+    point, last = proposal, None
+    rate = torch.ones_like(proposal[:, :1])
     for _ in range(max_iterations):
         value, jacobian = equations(point)
-        right = value + (jacobian @ (proposal - point).unsqueeze(-1)).squeeze(-1)
-        multiplier = solve(jacobian @ jacobian.mT, right)
-        moved = proposal - (jacobian.mT @ multiplier.unsqueeze(-1)).squeeze(-1)
+        gram, gap = jacobian @ jacobian.mT, proposal - point
+        along_normals = solve(gram, (jacobian @ gap.unsqueeze(-1)).squeeze(-1))
+        tangent = gap - (jacobian.mT @ along_normals.unsqueeze(-1)).squeeze(-1)
+        back = (jacobian.mT @ solve(gram, value).unsqueeze(-1)).squeeze(-1)
         error = float((value / scale_of(jacobian, point)).abs().max())
-        change = float((moved - point).abs().max() / moved.abs().max().clamp_min(1e-30))
-        if progress.done(max(error, change)):
+        size = float(point.abs().max().clamp_min(1e-30))
+        if progress.done(max(error, float((tangent - back).abs().max()) / size)):
             return point
-        point = moved
+        if last is not None:
+            turned = last - tangent
+            secant = (last * turned).sum(-1, keepdim=True) / turned.square().sum(-1, keepdim=True)
+            rate = (rate * secant).nan_to_num(1.0).clamp(0.1, 10.0)
+        last = tangent
+        point = point - back + rate * tangent
     raise ConvergenceError(
         f"the orthogonal projection onto the constraint did not converge in {max_iterations} "
         f"iterations (best residual {progress.best:.3g}); take smaller steps"
+    )
+
+
+def least_norm(
+    equations: Equations, point: Tensor, tolerance: float | None, max_iterations: int
+) -> Tensor:
+    """Find a q near q̄ with g(q) = 0, from as far as it may be: q ← q − Jᵀ(JJᵀ)⁻¹g.
+
+    ``orthogonal`` finds the nearest point, but only from within the manifold's curvature.
+    """
+    progress = Progress(point.dtype, tolerance)
+    for _ in range(max_iterations):
+        value, jacobian = equations(point)
+        error = float((value / scale_of(jacobian, point)).abs().max())
+        if progress.done(error):
+            return point
+        multiplier = solve(jacobian @ jacobian.mT, value)
+        point = point - (jacobian.mT @ multiplier.unsqueeze(-1)).squeeze(-1)
+    raise ConvergenceError(
+        f"Newton's method found no point of the constraint in {max_iterations} iterations "
+        f"(best residual {progress.best:.3g})"
     )

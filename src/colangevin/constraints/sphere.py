@@ -11,7 +11,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints.base import Constraint, Scalar, State, Vector, like
-from colangevin.constraints.circle import INSIDE
+from colangevin.constraints.circle import INSIDE, check_broadcast
 from colangevin.errors import ConstraintError
 
 
@@ -50,6 +50,9 @@ class Sphere(Constraint):
                 raise ConstraintError(f"dim {self.dim} is not a dimension of shape {tuple(shape)}")
             if self.equality and shape.numel() == shape[self.dim] and not self._is_vector(shape):
                 raise ConstraintError(f"rows of length 1 cannot move on a sphere: {tuple(shape)}")
+            if isinstance(self.radius, Tensor):
+                rows = 1 if self._is_vector(shape) else shape[self.dim]
+                check_broadcast(self.radius.shape, torch.Size([rows]))
         return self
 
     @staticmethod
@@ -113,7 +116,8 @@ class Sphere(Constraint):
         if self.equality:
             return None
         norm, radius = position.norm(dim=-1), self._radius(position)
-        return ((radius - norm) * (radius + norm)).clamp_min(0.0).sqrt()
+        floor = torch.finfo(norm.dtype).eps * (radius * radius)
+        return ((radius - norm) * (radius + norm)).clamp_min(floor).sqrt()
 
     def residual(self, state: State) -> Tensor:
         radius = self._radius(state.position)

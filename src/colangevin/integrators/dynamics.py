@@ -8,30 +8,30 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
 
-from colangevin.constraints.base import Constraint, Draw, State
+from colangevin.constraints.base import Constraint, Draw, Scalar, State
 from colangevin.integrators import pieces
-from colangevin.integrators.scheme import Drift, Move, Scheme
+from colangevin.integrators.scheme import Drift, Impulse, Move, Scheme
 
 
 class DriftBy(NamedTuple):
     """A with its time."""
 
-    step: float
+    step: Scalar
 
 
 class ImpulseBy(NamedTuple):
-    """B and O with their weights; a weight of 0 leaves that part out."""
+    """B and O with the weights of old momentum, gradient and noise; None leaves a part out."""
 
-    decay: float
-    weight: float
-    scale: float
+    decay: Scalar
+    weight: Scalar | None
+    scale: Scalar | None
 
 
 class OverdampedBy(NamedTuple):
-    """The Euler–Maruyama step with its weights."""
+    """The Euler–Maruyama step with the weights of gradient and noise (None: no noise)."""
 
-    step: float
-    scale: float
+    step: Scalar
+    scale: Scalar | None
 
 
 Action: TypeAlias = "DriftBy | ImpulseBy | OverdampedBy"
@@ -55,7 +55,7 @@ class Dynamics(NamedTuple):
     @property
     def is_overdamped(self) -> bool:
         """No memory of the momentum, in a word that has no limit of its own."""
-        return self.decay == 0.0 and self.scheme.single
+        return self.decay == 0.0 and not self.scheme.has_limit
 
     def actions(self, first: bool) -> tuple[Action, ...]:
         """The call's actions in the units of SGD: v = −p/h, so that ``lr`` acts as it does there.
@@ -66,20 +66,22 @@ class Dynamics(NamedTuple):
         Example:
             >>> from colangevin.integrators.scheme import parse
             >>> Dynamics(0.25, 0.5, 0.0, parse("OBA")).actions(first=False)
-            (ImpulseBy(decay=0.5, weight=1.0, scale=0.0), DriftBy(step=-0.25))
+            (ImpulseBy(decay=0.5, weight=1.0, scale=None), DriftBy(step=-0.25))
         """
         if self.is_overdamped:
-            return (OverdampedBy(self.lr, math.sqrt(2.0 * self.temperature * self.lr)),)
+            return (OverdampedBy(self.lr, math.sqrt(2.0 * self.temperature * self.lr) or None),)
         moves = self.scheme.first if first else self.scheme.moves
-        # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
-        noise = -math.sqrt(self.temperature / self.lr) if self.lr > 0.0 else 0.0
-        return tuple(self._action(move, noise) for move in moves)
+        return tuple(self._action(move) for move in moves if self.lr or isinstance(move, Impulse))
 
-    def _action(self, move: Move, noise: float) -> Action:
+    def _action(self, move: Move) -> Action:
         if isinstance(move, Drift):
             return DriftBy(-self.lr * move.fraction)
         decay, weight, scale = move.coefficients(self.decay)
-        return ImpulseBy(decay, weight, scale * noise if noise else 0.0)
+        # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning;
+        # where it moves by less than any rounding, its square would overflow float32.
+        felt = self.lr > 1e-30 * self.temperature
+        noise = -scale * math.sqrt(self.temperature / self.lr) if felt else 0.0
+        return ImpulseBy(decay, weight or None, noise or None)
 
 
 def advance(
@@ -95,27 +97,25 @@ def advance(
         >>> import torch
         >>> from colangevin.constraints import Unconstrained
         >>> state = State(torch.zeros(1), torch.zeros(1))
-        >>> moves = (ImpulseBy(0.5, 1.0, 0.0), DriftBy(-0.25))
+        >>> moves = (ImpulseBy(0.5, 1.0, None), DriftBy(-0.25))
         >>> advance(Unconstrained(), state, torch.ones(1), moves, None).position
         tensor([-0.2500])
     """
     for action in actions:
         if isinstance(action, DriftBy):
-            if action.step != 0.0:
-                state = pieces.drift(constraint, state, action.step)
+            state = pieces.drift(constraint, state, action.step)
         elif isinstance(action, ImpulseBy):
             state = pieces.impulse(
                 constraint,
                 state,
-                gradient if action.weight != 0.0 else None,
+                None if action.weight is None else gradient,
                 action.decay,
-                action.weight,
-                action.scale,
-                draw if action.scale != 0.0 else None,
+                0.0 if action.weight is None else action.weight,
+                0.0 if action.scale is None else action.scale,
+                None if action.scale is None else draw,
             )
         else:
-            noisy = draw if action.scale != 0.0 else None
-            state = pieces.overdamped(
-                constraint, state, gradient, action.step, action.scale, noisy
-            )
+            scale = 0.0 if action.scale is None else action.scale
+            noisy = None if action.scale is None else draw
+            state = pieces.overdamped(constraint, state, gradient, action.step, scale, noisy)
     return state

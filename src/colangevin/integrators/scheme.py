@@ -33,6 +33,11 @@ class Impulse(NamedTuple):
 
     pieces: tuple[Piece, ...]
 
+    @property
+    def draws(self) -> bool:
+        """Whether there is an O among the pieces."""
+        return any(letter == "O" for letter, _ in self.pieces)
+
     def coefficients(self, decay: float) -> tuple[float, float, float]:
         """Weights of old momentum, kick and noise: p ← c p + Π(weight · kick + noise · R).
 
@@ -72,13 +77,27 @@ class Scheme:
     moves: tuple[Move, ...]
 
     @property
-    def single(self) -> bool:
-        """Whether each letter occurs once, as in OBA.
+    def has_limit(self) -> bool:
+        """Whether the word at infinite friction still samples its temperature.
 
-        At infinite friction such a word samples half the temperature; what is meant then is
-        the overdamped step. A word with split letters (BAOAB) has a good limit of its own.
+        There every O redraws the momentum. A call then moves by h²·kick of the gradient and
+        by h·sqrt(τ)·share of each draw, and the temperature is right if 2 · kick = Σ share².
+        BAOAB, AOAB and ABOBA pass; OBA and ABO sample another temperature, and words such as
+        OABO lose the kick altogether: for them the overdamped step is meant.
         """
-        return len(self.word) == len(LETTERS)
+        runs = [isinstance(move, Impulse) and move.draws for move in self.moves]
+        start = runs.index(True)
+        effect, kick, shares = 0.0, 0.0, [0.0]
+        for move in self.moves[start:] + self.moves[:start]:
+            if isinstance(move, Drift):
+                effect += move.fraction * kick
+                shares[-1] += move.fraction
+            elif move.draws:
+                kick = move.coefficients(0.0)[1]
+                shares.append(0.0)
+            else:
+                kick += move.coefficients(0.0)[1]
+        return effect > 0.0 and abs(2.0 * effect - sum(s * s for s in shares)) < 1e-9
 
 
 @lru_cache

@@ -17,6 +17,8 @@ MOMENTUM = "momentum_buffer"
 SLACK = "slack"
 SLACK_MOMENTUM = "slack_momentum"
 MASTER = "master"
+LARGE = 1 << 14
+"""From this size on an elementwise parameter is a bucket of its own."""
 STATE_KEYS = (MOMENTUM, SLACK, SLACK_MOMENTUM, MASTER)
 
 
@@ -77,9 +79,8 @@ class Bucket:
         ]
         slack_momentum = None
         if slack is not None and not self.constraint.elementwise:
-            slack_momentum = torch.zeros_like(slack)
-            if SLACK_MOMENTUM in stored[0]:
-                slack_momentum = _cat([s[SLACK_MOMENTUM] for s in self._owners(stored)])
+            parts = zip(self._owners(stored), self._rows(slack), strict=True)
+            slack_momentum = _cat([s.get(SLACK_MOMENTUM, torch.zeros_like(x)) for s, x in parts])
         return State(position, self.gather(buffers), slack, slack_momentum)
 
     def _owners(self, stored: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
@@ -89,15 +90,22 @@ class Bucket:
     def _read_slack(
         self, stored: Sequence[dict[str, Any]], masters: Sequence[Tensor]
     ) -> Tensor | None:
-        if SLACK not in stored[0]:
-            if self.constraint.joint:
-                return self.constraint.lift(self.gather(masters))
-            dtype = work_dtype(masters[0].dtype)
-            lifted = [self.constraint.lift(self.constraint.to_batch(m).to(dtype)) for m in masters]
-            slacks = [slack for slack in lifted if slack is not None]
-            return _cat(slacks) if slacks else None
-        slacks = [s[SLACK] for s in self._owners(stored)]
-        return self.gather(slacks) if self.constraint.elementwise else _cat(slacks)
+        """Parameters that have moved keep their slack, for the others it is made."""
+        constraint, dtype = self.constraint, work_dtype(masters[0].dtype)
+        if constraint.joint:
+            slack = stored[0].get(SLACK)
+            return constraint.lift(self.gather(masters)) if slack is None else slack
+        slacks = []
+        for entry, master in zip(stored, masters, strict=True):
+            slack = entry.get(SLACK)
+            if slack is None:
+                slack = constraint.lift(constraint.to_batch(master).to(dtype))
+            elif constraint.elementwise:
+                slack = constraint.to_batch(slack).to(dtype)
+            if slack is None:
+                return None
+            slacks.append(slack)
+        return _cat(slacks)
 
     @torch.no_grad()
     def write(self, state_of: StateOf, state: State) -> None:
@@ -118,7 +126,7 @@ class Bucket:
         for parameter, part in zip(self.parameters, self.scatter(position), strict=True):
             if part.dtype != parameter.dtype:
                 _put(state_of[parameter], MASTER, part)
-            parameter.copy_(part)
+            _overwrite(parameter, part)
 
     def _rows(self, slack: Tensor) -> list[Tensor]:
         if self.constraint.joint or len(self.parameters) == 1:
@@ -132,9 +140,15 @@ class Bucket:
 
 def _put(entry: dict[str, Any], key: str, value: Tensor) -> None:
     if key in entry:
-        entry[key].copy_(value)
+        _overwrite(entry[key], value)
     else:
         entry[key] = value.clone(memory_format=torch.contiguous_format)
+
+
+def _overwrite(target: Tensor, value: Tensor) -> None:
+    """Copy, unless ``value`` is a view of ``target`` that was changed in place."""
+    if target.dtype != value.dtype or target.data_ptr() != value.data_ptr():
+        target.copy_(value)
 
 
 def _cat(tensors: Sequence[Tensor]) -> Tensor:
@@ -155,6 +169,8 @@ def make_buckets(
     members: dict[tuple[object, ...], list[int]] = {}
     for index, parameter in enumerate(parameters):
         key = constraint.batch_key(parameter.shape)
+        if constraint.elementwise and parameter.numel() >= LARGE and parameter.is_contiguous():
+            key = None  # moved in place, where joining would copy
         own: tuple[object, ...] = (index,) if key is None else (parameter.dtype, parameter.device)
         members.setdefault((*own, key), []).append(index)
     return [

@@ -14,8 +14,15 @@ from colangevin.errors import ConvergenceError
 from colangevin.integrators.dynamics import Action, Dynamics, advance
 from colangevin.optimizers import placement, saving
 from colangevin.optimizers.buckets import MOMENTUM, Bucket, make_buckets
-from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, dynamics, resolve
+from colangevin.optimizers.elementwise import run_in_blocks
+from colangevin.optimizers.flat import Flat
+from colangevin.optimizers.fused import Fused
+from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
 from colangevin.optimizers.noise import Noise
+
+
+PLANNED = ("lr", "momentum", "friction", "temperature", "scheme", "delayed_gradient", "weight_decay")
+"""The options of a group that its plan depends on."""
 
 
 class Violation(NamedTuple):
@@ -34,6 +41,7 @@ class Plan(NamedTuple):
     """What one bucket does in one step."""
 
     bucket: Bucket
+    flat: Flat | None
     actions: tuple[Action, ...]
     momentum: bool
     weight_decay: float
@@ -60,6 +68,8 @@ class CoLA(Optimizer):
         constraint: the constraint of groups that set none.
         weight_decay: adds weight_decay · θ to the gradient.
         strict: refuse weights that are off the manifold instead of moving them onto it.
+        fused: compile the step of circle-constrained and unconstrained parameters into one
+            kernel (the first step takes some seconds longer); None and False do not.
 
     Raises:
         ValueError, TypeError: naming the argument; nothing has been changed then.
@@ -90,6 +100,7 @@ class CoLA(Optimizer):
         constraint: Constraint | None = None,
         weight_decay: float = 0.0,
         strict: bool = False,
+        fused: bool | None = None,
     ) -> None:
         self._given = {
             "lr": lr,
@@ -102,12 +113,11 @@ class CoLA(Optimizer):
             "constraint": constraint,
             "weight_decay": weight_decay,
         }
-        named = any(self._given[name] is not None for name in GROUP_OPTIONS[:4])
-        # Without a step of its own the optimizer is complete if every group has one.
-        defaults = resolve({} if named else {"lr": 1.0}, self._given)
-        if not named:
-            defaults["lr"] = None
+        defaults = resolve_defaults(self._given)
+        if fused is not None and not isinstance(fused, bool):
+            raise TypeError(f"fused must be True, False or None, got {fused!r}")
         self._strict = strict
+        self._fuse = bool(fused)
         self._prepare()
         placements: list[placement.Placement] = []
         self._collecting: list[placement.Placement] | None = placements
@@ -119,8 +129,10 @@ class CoLA(Optimizer):
 
     def _prepare(self) -> None:
         """What is derived from the groups and never saved."""
-        self._buckets: dict[tuple[int, ...], list[Bucket]] = {}
+        self._buckets: dict[tuple[int, ...], list[tuple[Bucket, Flat | None]]] = {}
+        self._plans: dict[int, tuple[tuple[object, ...], list[Plan]]] = {}
         self._settled: set[int] = set()
+        self._fused = Fused() if self._fuse else None
 
     # --- groups ---------------------------------------------------------------------------
 
@@ -135,6 +147,7 @@ class CoLA(Optimizer):
         group = dict(param_group)
         own = {name: group.pop(name) for name in GROUP_OPTIONS if name in group}
         group.update(resolve(own, self._given))
+        placement.refuse_duplicates(group, self.param_groups)
         super().add_param_group(group)
         try:
             placements = placement.of_group(self.param_groups[-1], self._strict)
@@ -149,7 +162,6 @@ class CoLA(Optimizer):
     def _commit(self, placements: Sequence[placement.Placement]) -> None:
         for bucket, position in placements:
             bucket.write_position(self.state, position)
-        self._settled.update(id(p) for group in self.param_groups for p in group["params"])
 
     # --- the step -------------------------------------------------------------------------
 
@@ -178,16 +190,24 @@ class CoLA(Optimizer):
         active = placement.with_gradient(group)
         if not active:
             return []
+        key = (*active, *(group[name] for name in PLANNED))
+        if index in self._plans and self._plans[index][0] == key:
+            return self._plans[index][1]
         settings = dynamics(group)
         self._settle(group, active)
         momentum = not settings.is_overdamped
-        fresh = [i for i in active if momentum and MOMENTUM not in self.state[group["params"][i]]]
-        moved = [i for i in active if i not in fresh] if fresh else active
-        return [
-            Plan(bucket, actions, momentum, group["weight_decay"])
-            for indices, actions in self._calls(settings, fresh, moved)
-            for bucket in self._buckets_of(index, indices)
+        fresh = [
+            i for i in active if momentum and MOMENTUM not in self.state.get(group["params"][i], {})
         ]
+        moved = [i for i in active if i not in fresh] if fresh else active
+        plans = [
+            Plan(bucket, flat, actions, momentum, group["weight_decay"])
+            for indices, actions in self._calls(settings, fresh, moved)
+            for bucket, flat in self._buckets_of(index, indices)
+        ]
+        if not fresh:
+            self._plans[index] = (key, plans)
+        return plans
 
     @staticmethod
     def _calls(
@@ -204,17 +224,21 @@ class CoLA(Optimizer):
         if all(id(group["params"][i]) in self._settled for i in active):
             return
         self._commit(placement.of_group(group, self._strict))
+        self._settled.update(id(p) for p in group["params"])
 
-    def _buckets_of(self, index: int, indices: Sequence[int]) -> list[Bucket]:
+    def _buckets_of(
+        self, index: int, indices: Sequence[int]
+    ) -> list[tuple[Bucket, Flat | None]]:
         key = (index, *indices)
         if key not in self._buckets:
             group = self.param_groups[index]
             names = placement.names(group)
-            self._buckets[key] = make_buckets(
+            buckets = make_buckets(
                 group["constraint"],
                 [group["params"][i] for i in indices],
                 [names[i] for i in indices],
             )
+            self._buckets[key] = [(bucket, Flat.of(bucket)) for bucket in buckets]
         return self._buckets[key]
 
     def _run(self, plans: Sequence[Plan]) -> None:
@@ -230,8 +254,19 @@ class CoLA(Optimizer):
         for bucket, state in results:
             bucket.write(self.state, state)
         for plan in plans:
-            if not plan.bucket.constraint.fallible:
+            if plan.flat is not None:
+                self._advance_in_place(plan, plan.flat)
+            elif not plan.bucket.constraint.fallible:
                 plan.bucket.write(self.state, self._advance(plan))
+
+    def _advance_in_place(self, plan: Plan, flat: Flat) -> None:
+        state = flat.open(self.state, plan.momentum)
+        gradient = flat.gradient([p.grad for p in plan.bucket.parameters])  # type: ignore[misc]
+        constraint = plan.bucket.constraint
+        job = (constraint, state, gradient, plan.weight_decay, plan.actions, self._noise.draw)
+        if self._fused is None or not self._fused.run(*job):
+            run_in_blocks(*job)
+        flat.close(self.state)
 
     def _advance(self, plan: Plan) -> State:
         bucket = plan.bucket
@@ -264,7 +299,8 @@ class CoLA(Optimizer):
     def _violation(self, index: int) -> Violation:
         residual = cotangency = 0.0
         params = self.param_groups[index]["params"]
-        for bucket in self._buckets_of(index, range(len(params))) if params else []:
+        filled = [i for i, parameter in enumerate(params) if parameter.numel()]
+        for bucket, _ in self._buckets_of(index, filled) if filled else []:
             momentum = all(MOMENTUM in self.state.get(p, {}) for p in bucket.parameters)
             state = bucket.read(self.state, momentum)
             if bucket.constraint.double_safe and state.position.device.type != "mps":
@@ -299,7 +335,7 @@ class CoLA(Optimizer):
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {name: self.__dict__[name] for name in ("_given", "_strict", "_noise")}
+        own = {name: self.__dict__[name] for name in ("_given", "_strict", "_fuse", "_noise")}
         return {**super().__getstate__(), **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from colangevin.constraints import Constraint
@@ -25,7 +24,8 @@ def parameter_groups(
         rules: constraints by pattern; the first that matches wins. A string is matched
             against parameter names (``fnmatch``: "*.weight"), a tuple of strings likewise
             with any of its patterns, and a module type matches the weights (not the biases)
-            of such modules. None leaves the parameters unconstrained.
+            of such modules. A tied parameter matches by any of its names. None leaves the
+            parameters unconstrained.
 
     Returns:
         One group a rule, then one for the unmatched parameters, which stay unconstrained.
@@ -41,12 +41,13 @@ def parameter_groups(
         [['weight'], ['bias']]
     """
     owners = _owners(model)
+    aliases = _aliases(model)
     left = dict(model.named_parameters())
     groups: list[dict[str, Any]] = []
     for rule, constraint in rules.items():
         if constraint is not None and not isinstance(constraint, Constraint):
             raise TypeError(f"the rule for {rule!r} must be a constraint, got {constraint!r}")
-        matched = [name for name in left if _matches(rule, name, owners)]
+        matched = [n for n in left if any(_matches(rule, alias, owners) for alias in aliases[n])]
         if not matched:
             raise ValueError(
                 f"the pattern {_label(rule)!r} matches no parameter that is still free; "
@@ -75,6 +76,7 @@ def constrain_(
         ValueError: nothing has been changed then.
 
     Example:
+        >>> import torch
         >>> from colangevin import Orthogonal
         >>> model = nn.Linear(3, 3)
         >>> groups = constrain_(model, {"weight": Orthogonal()})
@@ -106,12 +108,20 @@ def _group(name: str, members: dict[str, nn.Parameter], constraint: Any) -> dict
 
 
 def _owners(model: nn.Module) -> dict[str, type[nn.Module]]:
-    """The type of module that owns each parameter."""
+    """The type of module that owns each parameter, by every name of the parameter."""
     owners = {}
-    for name, _ in model.named_parameters():
+    for name, _ in model.named_parameters(remove_duplicate=False):
         owner, _, _ = name.rpartition(".")
         owners[name] = type(model.get_submodule(owner))
     return owners
+
+
+def _aliases(model: nn.Module) -> dict[str, list[str]]:
+    """All names of each parameter, by the first of them: tied parameters have several."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return {group[0]: group for group in names.values()}
 
 
 def _matches(rule: object, name: str, owners: dict[str, type[nn.Module]]) -> bool:

@@ -52,12 +52,13 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
     if not isinstance(delayed, bool):
         raise TypeError(f"delayed_gradient must be True or False, got {delayed!r}")
     word = parse(scheme, delayed) if isinstance(scheme, str) else parse(str(scheme), delayed)
-    constraint = _pick("constraint", given, defaults, None)
+    # A group that says None wants no constraint, whatever the optimizer's default is.
+    constraint = given["constraint"] if "constraint" in given else defaults.get("constraint")
     constraint = Unconstrained() if constraint is None else constraint
     if not isinstance(constraint, Constraint):
         raise TypeError(f"constraint must be a colangevin constraint or None, got {constraint!r}")
     return {
-        **_step(given, defaults, word.single),
+        **_step(given, defaults, word.has_limit),
         "temperature": checks.non_negative(
             "temperature", _pick("temperature", given, defaults, 0.0)
         ),
@@ -70,6 +71,19 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
     }
 
 
+def resolve_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete and check the options of an optimizer, which may leave the step to its groups.
+
+    Example:
+        >>> resolve_defaults({"momentum": 0.9})["lr"] is None
+        True
+    """
+    way = _named(given) or SGD_NAMES
+    if given.get(way[0]) is not None:
+        return resolve({}, given)
+    return {**resolve({way[0]: 1.0}, given), "lr": None}
+
+
 def dynamics(group: Mapping[str, Any]) -> Dynamics:
     """The dynamics of a group as its options stand now, after schedulers and users.
 
@@ -79,6 +93,12 @@ def dynamics(group: Mapping[str, Any]) -> Dynamics:
     """
     lr = checks.non_negative("lr", group["lr"])
     temperature = checks.non_negative("temperature", group["temperature"])
+    if group["friction"] is not None and group["momentum"] is not None:
+        raise ValueError(
+            f"momentum={group['momentum']} was set in a group with friction={group['friction']}; "
+            "a scheduler that cycles the momentum needs cycle_momentum=False here, or groups "
+            "with lr and momentum"
+        )
     if group["friction"] is None:
         decay = checks.fraction("momentum", group["momentum"])
     else:
@@ -94,7 +114,7 @@ def _pick(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], last
     return last
 
 
-def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], single: bool) -> dict[str, Any]:
+def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], has_limit: bool) -> dict[str, Any]:
     """Read the step in whichever way it is named; a group's own way hides the defaults'."""
     own = _named(given)
     way = own or _named(defaults)
@@ -114,7 +134,7 @@ def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], single: bool) -
         "friction", _pick("friction", given, inherited, math.inf), infinite=True
     )
     # The overdamped step is Euler–Maruyama, whose h is the lr itself.
-    euler = math.isinf(friction) and single
+    euler = math.isinf(friction) and not has_limit
     return {"lr": step_size if euler else step_size**2, "momentum": None, "friction": friction}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -27,6 +29,29 @@ def names(group: dict[str, Any]) -> list[str]:
     ]
 
 
+def refuse_duplicates(group: dict[str, Any], groups: Sequence[dict[str, Any]]) -> None:
+    """Refuse a new group that repeats a parameter; its ``params`` become a list.
+
+    Raises:
+        ValueError: naming the parameter and the group that has it already.
+    """
+    params = group["params"]
+    if isinstance(params, set):
+        return  # torch refuses it, for its lack of an order
+    params = group["params"] = [params] if isinstance(params, Tensor) else list(params)
+    given = [item[0] if isinstance(item, tuple) else None for item in params]
+    tensors = [item[1] if isinstance(item, tuple) else item for item in params]
+    seen = {id(p): index for index, other in enumerate(groups) for p in other["params"]}
+    called = given if None not in given else names({**group, "params": tensors})
+    for tensor, name in zip(tensors, called, strict=True):
+        if id(tensor) in seen:
+            raise ValueError(
+                f"{name} of group {len(groups)} appears in group {seen[id(tensor)]} already; "
+                "a parameter belongs to one group, once"
+            )
+        seen[id(tensor)] = len(groups)
+
+
 def of_group(group: dict[str, Any], strict: bool) -> list[Placement]:
     """What must move for the group's parameters to be on the manifold; changes nothing.
 
@@ -38,9 +63,10 @@ def of_group(group: dict[str, Any], strict: bool) -> list[Placement]:
     for parameter, name in zip(group["params"], names(group), strict=True):
         if not parameter.is_floating_point():
             raise TypeError(f"{name} must be a real floating-point tensor, got {parameter.dtype}")
-    constraint: Constraint = group["constraint"]
+        if parameter.layout != torch.strided:
+            raise TypeError(f"{name} must be a dense tensor, got {parameter.layout}")
     placements = []
-    for bucket in _one_by_one(constraint, group):
+    for bucket in one_by_one(group):
         try:
             position = _place(bucket, strict)
         except ConstraintError as error:
@@ -50,12 +76,16 @@ def of_group(group: dict[str, Any], strict: bool) -> list[Placement]:
     return placements
 
 
-def _one_by_one(constraint: Constraint, group: dict[str, Any]) -> list[Bucket]:
+def one_by_one(group: dict[str, Any]) -> list[Bucket]:
+    """One bucket a parameter, or one for the group if its constraint is joint."""
+    constraint: Constraint = group["constraint"]
     params, called = group["params"], names(group)
     if constraint.joint:
         return make_buckets(constraint, params, called)
     buckets = []
     for parameter, name in zip(params, called, strict=True):
+        if parameter.numel() == 0:
+            continue
         try:
             buckets.extend(make_buckets(constraint, [parameter], [name]))
         except ConstraintError as error:
@@ -71,16 +101,18 @@ def _place(bucket: Bucket, strict: bool) -> Tensor | None:
     if position.numel() == 0:
         return None
     half = dtype != work_dtype(dtype)
-    # Half precision cannot be nearer to a manifold than its rounding.
-    allowed = 4 * torch.finfo(dtype).eps if half else 100 * tolerance_for(dtype)
+    # Half precision cannot be nearer to a manifold than its rounding, eps/2 a weight.
+    allowed = 2 * torch.finfo(dtype).eps if half else 100 * tolerance_for(dtype)
     excess = bucket.constraint.excess(position)
-    if not excess <= allowed and strict:
+    if not math.isfinite(excess):
+        raise ConstraintError("the weight is not finite")
+    if excess <= allowed:
+        return None
+    if strict:
         raise ConstraintError(
             f"strict=True, but the weight is off the manifold: relative violation {excess:.3g}, "
             f"allowed {allowed:.3g}; use constrain_ first"
         )
-    if excess == 0.0 or (excess <= allowed and not half):
-        return None
     return bucket.constraint.place(position)
 
 
@@ -95,7 +127,7 @@ def with_gradient(group: dict[str, Any]) -> list[int]:
     active = []
     for index, parameter in enumerate(group["params"]):
         gradient = parameter.grad
-        if gradient is None:
+        if gradient is None or parameter.numel() == 0:
             continue
         if gradient.is_sparse or gradient.layout != torch.strided:
             raise TypeError(

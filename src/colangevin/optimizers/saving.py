@@ -8,17 +8,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from colangevin.optimizers.buckets import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, work_dtype
 from colangevin.optimizers.noise import Noise
+from colangevin.optimizers.placement import names, one_by_one
 
 
 def pack(state_dict: dict[str, Any], noise: Noise) -> dict[str, Any]:
     """Replace constraints by plain values and add the generators.
 
-    The result loads with ``torch.load(weights_only=True)``.
+    The result loads with ``torch.load(weights_only=True)``. It shares no memory with the
+    optimizer: generators can only be copied, and a state dict of which a part runs on would
+    be of no moment in the run.
     """
     for group in state_dict["param_groups"]:
         group["constraint"] = group["constraint"].describe()
-    return {**state_dict, "noise": noise.state_dict()}
+    packed: dict[str, Any] = _copied(state_dict)
+    return {**packed, "noise": noise.state_dict()}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def without_extras(state_dict: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,6 +45,8 @@ def check(state_dict: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> No
     Raises:
         ValueError: naming the group and what differs.
     """
+    if not {"state", "param_groups"} <= state_dict.keys():
+        raise ValueError(f"no state dict of an optimizer: it has the keys {list(state_dict)[:5]}")
     saved_groups = state_dict["param_groups"]
     if len(saved_groups) != len(groups):
         raise ValueError(f"the state dict has {len(saved_groups)} groups, not {len(groups)}")
@@ -53,13 +68,28 @@ def _check_shapes(
             f"group {index} of the state dict has {len(saved['params'])} parameters, "
             f"not {len(group['params'])}"
         )
-    for key, parameter in zip(saved["params"], group["params"], strict=True):
-        buffer = states.get(key, {}).get("momentum_buffer")
-        if buffer is not None and buffer.shape != parameter.shape:
-            raise ValueError(
-                f"group {index} of the state dict holds a parameter of shape "
-                f"{tuple(buffer.shape)}, the optimizer one of {tuple(parameter.shape)}"
-            )
+    expected = _shapes(group)
+    for key, parameter, name in zip(saved["params"], group["params"], names(group), strict=True):
+        for entry, value in states.get(key, {}).items():
+            allowed = expected[parameter].get(entry)
+            if not isinstance(value, Tensor) or value.shape != allowed:
+                shape = tuple(value.shape) if isinstance(value, Tensor) else value
+                raise ValueError(
+                    f"group {index} of the state dict has {entry} of shape {shape} for {name}, "
+                    f"where the optimizer has {None if allowed is None else tuple(allowed)}"
+                )
+
+
+def _shapes(group: dict[str, Any]) -> dict[Tensor, dict[str, torch.Size]]:
+    """The shape of every entry that the state of a group's parameters may have."""
+    shapes = {p: {MOMENTUM: p.shape, MASTER: p.shape} for p in group["params"]}
+    for bucket in one_by_one(group):
+        owner = bucket.parameters[0]
+        slack = bucket.read({}, momentum=True).slack
+        if slack is not None:
+            shape = owner.shape if bucket.constraint.elementwise else slack.shape
+            shapes[owner].update({SLACK: shape, SLACK_MOMENTUM: shape})
+    return shapes
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -77,19 +107,20 @@ def _equal(one: object, other: object) -> bool:
 def restore_dtypes(
     state_dict: Mapping[str, Any], groups: Sequence[dict[str, Any]], state: dict[Tensor, Any]
 ) -> None:
-    """Give the state its saved dtype back, and storage of its own.
+    """Give the state the dtype of the work, and storage of its own.
 
     torch casts state to the parameter's dtype, which would round float32 state of bf16
-    parameters, and it shares memory with the state dict.
+    parameters, and it shares memory with the state dict. Only half precision has a master:
+    elsewhere it would go stale.
     """
     for saved, group in zip(state_dict["param_groups"], groups, strict=True):
         for key, parameter in zip(saved["params"], group["params"], strict=True):
             entry = state_dict["state"].get(key)
             if entry is None:
                 continue
+            dtype = work_dtype(parameter.dtype)
             state[parameter] = {
-                name: value.detach().to(parameter.device, copy=True)
-                if isinstance(value, Tensor)
-                else value
+                name: value.detach().to(parameter.device, dtype, copy=True)
                 for name, value in entry.items()
+                if name != MASTER or dtype != parameter.dtype
             }

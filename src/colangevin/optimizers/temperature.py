@@ -35,16 +35,15 @@ class TemperatureScheduler:
         self.optimizer = optimizer
         self.factor = factor
         self.initial = [float(group["temperature"]) for group in optimizer.param_groups]
-        self.last_step = 0
-        self._apply()
+        self._apply(0)
 
     def step(self) -> None:
         """Move on by one step; call it after ``optimizer.step()``."""
-        self.last_step += 1
-        self._apply()
+        self._apply(self.last_step + 1)
 
-    def _apply(self) -> None:
-        factor = checks.non_negative("factor", self.factor(self.last_step))
+    def _apply(self, step: int) -> None:
+        factor = checks.non_negative(f"factor({step})", self.factor(step))
+        self.last_step = step
         # Groups that were added later keep the temperature they came with.
         for group, initial in zip(self.optimizer.param_groups, self.initial, strict=False):
             group["temperature"] = initial * factor
@@ -54,10 +53,19 @@ class TemperatureScheduler:
         return {"last_step": self.last_step, "initial": list(self.initial)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue at the step of ``state_dict``."""
-        self.last_step = checks.number("last_step", state_dict["last_step"]).__int__()
-        self.initial = [float(value) for value in state_dict["initial"]]
-        self._apply()
+        """Continue at the step of ``state_dict``.
+
+        Raises:
+            ValueError: if it belongs to an optimizer with more groups.
+        """
+        initial = [checks.non_negative("initial", value) for value in state_dict["initial"]]
+        if len(initial) > len(self.optimizer.param_groups):
+            raise ValueError(
+                f"the state dict has {len(initial)} temperatures, "
+                f"the optimizer {len(self.optimizer.param_groups)} groups"
+            )
+        self.initial = initial
+        self._apply(int(state_dict["last_step"]))
 
 
 def annealing(steps: int, final: float = 0.0, shape: str = "cosine") -> Callable[[int], float]:
@@ -82,7 +90,8 @@ def annealing(steps: int, final: float = 0.0, shape: str = "cosine") -> Callable
         progress = min(step / steps, 1.0)
         if shape == "exponential":
             return float(final**progress)
-        remaining = 1.0 - progress if shape == "linear" else (1.0 + math.cos(math.pi * progress)) / 2
+        cosine = (1.0 + math.cos(math.pi * progress)) / 2
+        remaining = 1.0 - progress if shape == "linear" else cosine
         return final + (1.0 - final) * remaining
 
     return factor

@@ -1,0 +1,39 @@
+# Everything from a fresh clone: each target makes .venv and installs what it needs into it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PINS := pyproject.toml constraints.txt
+BENCHMARKS := $(sort $(wildcard benchmarks/*.py))
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.cli
+	$(BIN)/cola demo
+
+# One command a line: make stops at the first that fails.
+test: lint
+	$(BIN)/python -m pytest -q --doctest-modules src
+	$(BIN)/python -m pytest -q -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	@test -n "$(BENCHMARKS)" || { echo "there are no benchmarks in this checkout" >&2; exit 1; }
+	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script; done
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis out build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp for each set of extras, so that installing one never hides that another is missing.
+$(VENV)/.cli $(VENV)/.dev $(VENV)/.bench: $(VENV)/.%: $(VENV)/.created $(PINS)
+	$(PIP) -e ".[$*]"
+	@touch $@
+
+$(VENV)/.created:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@

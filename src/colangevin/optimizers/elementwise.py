@@ -1,0 +1,48 @@
+"""Elementwise geometries in place, in blocks that stay in the cache.
+
+Eager code is slow on large tensors because of its temporaries, so it goes block by block and
+none of them is larger than a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor
+
+from colangevin.constraints import Constraint, State
+from colangevin.constraints.base import Draw
+from colangevin.integrators.dynamics import Action, advance
+
+BLOCK = 1 << 17
+"""Numbers in a block: a few temporaries of this size fit into a second-level cache."""
+
+def run_in_blocks(
+    constraint: Constraint,
+    state: State,
+    gradient: Tensor,
+    weight_decay: float,
+    actions: Sequence[Action],
+    draw: Draw,
+) -> None:
+    """Advance flat tensors in place, one block after the other."""
+    on_cpu = state.position.device.type == "cpu"
+    for part, slope in _blocks(state, gradient, BLOCK if on_cpu else gradient.numel()):
+        force = slope + weight_decay * part.position if weight_decay else slope
+        copy_state(part, advance(constraint, part, force, actions, draw))
+
+
+def _blocks(state: State, gradient: Tensor, size: int) -> Iterator[tuple[State, Tensor]]:
+    if size >= state.position.numel():
+        yield state, gradient
+        return
+    for start in range(0, state.position.numel(), size):
+        cut = slice(start, start + size)
+        yield State(*[None if t is None else t[cut] for t in state]), gradient[cut]  # type: ignore[arg-type]
+
+
+def copy_state(old: State, new: State) -> None:
+    """Write a new state into the tensors of an old one."""
+    for target, value in zip(old, new, strict=True):
+        if target is not None and value is not None and target is not value:
+            target.copy_(value)

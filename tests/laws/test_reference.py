@@ -1,0 +1,197 @@
+"""The library follows the literal transcription of the formulas, step for step.
+
+``reference`` runs every word literally, from left to right. A call of ``step()`` instead ends
+where the next gradient is due: ``close_call`` brings the literal state there.
+"""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import reference as ref
+from colangevin import CoLA, State
+from colangevin.integrators import advance
+from registry import CASES, RUNS, Case, Run, ids, normals
+from twins import Twin, twin_of
+
+STEPS = 1000
+TOLERANCE = 1e-10
+FRICTION = 0.2
+OVERDAMPED_STEP, STEP = 0.02, 0.05
+
+
+def size_of(run: Run) -> float:
+    return OVERDAMPED_STEP if run.overdamped else STEP
+
+
+class Loss:
+    """Gradient K∘w − C of a quadratic plus a linear loss, with fixed random K and C."""
+
+    def __init__(self, weights: list[Tensor]) -> None:
+        draw = normals(11)
+        self.quadratic = [1.0 + 0.5 * draw(w) for w in weights]
+        self.linear = [draw(w) for w in weights]
+
+    def gradients(self, weights: list[Tensor]) -> list[Tensor]:
+        terms = zip(self.quadratic, weights, self.linear, strict=True)
+        return [k * w - c for k, w, c in terms]
+
+
+class Literal:
+    """The systems of a twin, run word by word."""
+
+    def __init__(self, case: Case, run: Run, weights: list[Tensor], temperature: float) -> None:
+        self.twin, self.run, self.h = twin_of(case), run, size_of(run)
+        self.states = self.twin.states(weights)
+        self.temperature = temperature / self.twin.unit**2
+        loss = Loss(weights)
+        self.quadratic = self.twin.lay(loss.quadratic)
+        self.linear = [c / self.twin.unit for c in self.twin.lay(loss.linear)]
+        # At rest and without noise the letters before the first B of AOAB do nothing.
+        self.noise = self.waiting = [ref.zero_noise] * len(self.states)
+
+    def gradient(self, index: int, q: Tensor) -> Tensor:
+        return self.quadratic[index] * q - self.linear[index]
+
+    def step(self, noise: list[ref.NoiseFn] | None = None) -> None:
+        if noise is not None:
+            lagging = self.run.word == "AOAB" and not self.run.delayed
+            self.waiting, self.noise = noise, (self.waiting if lagging else noise)
+        self.states = [self._step(i, state) for i, state in enumerate(self.states)]
+
+    def _step(self, i: int, state: ref.State) -> ref.State:
+        pieces, noise = self.twin.pieces[i], self.noise[i]
+
+        def gradient(q: Tensor) -> Tensor:
+            return self.gradient(i, q)
+
+        if self.run.overdamped:
+            return ref.run_overdamped(pieces, state, gradient, self.h, self.temperature, noise)
+        return ref.run_word(
+            self.run.word,
+            pieces,
+            state,
+            gradient,
+            self.h,
+            FRICTION,
+            self.temperature,
+            noise,
+            self.run.delayed,
+        )
+
+    def closed(self) -> list[ref.State]:
+        return [self._close(i, state) for i, state in enumerate(self.states)]
+
+    def _close(self, i: int, state: ref.State) -> ref.State:
+        """Where the call of ``step()`` ends."""
+        pieces = self.twin.pieces[i]
+        if self.run.overdamped or self.run.delayed:
+            return state
+        if self.run.word == "ABO":
+            return pieces.a(state, self.h)
+        if self.run.word == "AOAB":
+            state = pieces.a(state, self.h / 2)
+            noise = self.waiting[i](state)
+            state = pieces.o(state, self.h, FRICTION, self.temperature, noise)
+            return pieces.a(state, self.h / 2)
+        if self.run.word == "BAOAB":  # its closing half kick waits for the next call
+            return pieces.b(state, self.gradient(i, pieces.position(state)), -self.h / 2)
+        return state
+
+
+def assert_equal(left: list[Tensor], right: list[Tensor]) -> None:
+    for x, y in zip(left, right, strict=True):
+        torch.testing.assert_close(x, y, rtol=0.0, atol=TOLERANCE)
+
+
+def follow(case: Case, run: Run, steps: int, checks: int) -> None:
+    """Run the optimizer and the reference side by side at temperature 0."""
+    start = case.weights()
+    literal, loss = Literal(case, run, start, 0.0), Loss(start)
+    weights = [nn.Parameter(w.clone()) for w in start]
+    options = run.options(size_of(run), FRICTION)
+    optimizer = CoLA(weights, constraint=case.make(), **options)
+    for step in range(1, steps + 1):
+        for w, gradient in zip(weights, loss.gradients([*weights]), strict=True):
+            w.grad = gradient.detach()
+        optimizer.step()
+        literal.step()
+        if step % (steps // checks) == 0:
+            found = literal.twin.lay([w.detach() for w in weights])
+            assert_equal(found, [literal.twin.main(i, s) for i, s in enumerate(literal.closed())])
+    moved = max(float((w - w0).abs().max()) for w, w0 in zip(weights, start, strict=True))
+    assert moved > 1e-2
+
+
+@pytest.mark.parametrize("run", RUNS, ids=ids)
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_the_optimizer_follows_the_reference(case: Case, run: Run) -> None:
+    follow(case, run, case.steps(many=STEPS, few=40), checks=10)
+
+
+def test_a_general_constraint_follows_the_reference_for_as_long() -> None:
+    case = next(case for case in CASES if case.name == "general_joint")
+    follow(case, RUNS[1], STEPS, checks=10)
+
+
+def reference_noise(
+    twin: Twin, run: Run, noise: list[Tensor], slack: Tensor | None
+) -> list[ref.NoiseFn]:
+    """One function a system that hands it its share of the noise."""
+    mains = twin.lay(noise)
+    if twin.angular is not None and not run.overdamped:
+        radius, (only,) = twin.angular, mains
+        return [lambda s: ref.circle_noise(s[0], s[1], only, radius)]
+    parts = [None] * len(mains) if slack is None else slack_parts(twin, mains, slack)
+    packed = [twin.pack(main, part) for main, part in zip(mains, parts, strict=True)]
+    return [lambda s, share=share: share for share in packed]
+
+
+def slack_parts(twin: Twin, mains: list[Tensor], slack: Tensor) -> list[Tensor]:
+    if twin.flat:
+        return list(slack)
+    return [slack.reshape(mains[0].shape if twin.angular is not None else slack.shape)]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=ids)
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_positions_slacks_and_momenta_follow_the_reference_under_noise(
+    case: Case, run: Run
+) -> None:
+    """The same normals go to both: 50 steps of the integrators at a temperature above 0."""
+    temperature, h = 0.05, size_of(run)
+    start = case.weights()
+    literal, loss, constraint = Literal(case, run, start, temperature), Loss(start), case.bound()
+    position = case.join(constraint, start)
+    slack, zero = constraint.lift(position), torch.zeros_like(position)
+    slack_zero = None if slack is None or constraint.elementwise else torch.zeros_like(slack)
+    state = State(position, zero, slack, slack_zero)
+    dynamics, fresh = run.dynamics(h, FRICTION, temperature), normals(12)
+    for step in range(case.steps(many=50, few=10)):
+        noise = [fresh(w) for w in start]
+        slack_noise = None if slack is None else fresh(slack)
+        queue = [case.join(constraint, noise), slack_noise]
+        gradient = case.join(constraint, loss.gradients(case.split(constraint, state.position)))
+        actions = dynamics.actions(first=step == 0)
+        state = advance(constraint, state, gradient, actions, lambda like, q=queue: q.pop(0))
+        literal.step(reference_noise(literal.twin, run, noise, slack_noise))
+    compare(case, literal, constraint.close(state), h)
+
+
+def compare(case: Case, literal: Literal, state: State, h: float) -> None:
+    constraint, twin = case.bound(), literal.twin
+    closed = list(enumerate(literal.closed()))
+    found = twin.lay(case.split(constraint, state.position))
+    assert_equal(found, [twin.main(i, s) for i, s in closed])
+    if state.slack is not None:
+        expected = torch.cat([twin.slacks(s) for _, s in closed])
+        assert_equal([state.slack.reshape(-1)], [expected])
+    if literal.run.overdamped:
+        return
+    assert state.momentum is not None
+    momentum = [-h * v for v in case.split(constraint, state.momentum)]  # v = −p/h
+    if twin.angular is not None:
+        ((_, s),) = closed
+        assert_equal(momentum, [ref.circle_angular_speed(*s, twin.angular)])
+    else:
+        assert_equal(twin.lay(momentum), [twin.main(i, s, momentum=True) for i, s in closed])

@@ -1,0 +1,234 @@
+"""Every case that a law must hold for: constraints with shapes, and schemes.
+
+A new constraint takes one line of ``CASES``; every test under ``laws/`` then runs on it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Size, Tensor
+
+from colangevin import Circle, Constraint, General, Orthogonal, Sphere, State, Unconstrained
+from colangevin.constraints.base import Draw, Vector
+from colangevin.integrators import Dynamics, parse
+
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
+
+RADII = torch.tensor([[0.05], [0.5], [3.0]], dtype=torch.float64)
+
+
+# What must hold for raw weights, worked out without the library: 0 where it does.
+
+
+def no_violation(*weights: Tensor) -> Tensor:
+    return torch.zeros(())
+
+
+def beyond(radius: float | Tensor) -> Callable[[Tensor], Tensor]:
+    """How far the largest |w_i| is beyond its radius, relative to it."""
+    return lambda w: (w.abs() / radius - 1.0).clamp_min(0.0).max()
+
+
+def norms(w: Tensor, dim: int) -> Tensor:
+    """Norm of every slice of w at a fixed index of ``dim``."""
+    return w.transpose(0, dim).reshape(w.shape[dim], -1).square().sum(dim=1).sqrt()
+
+
+def beyond_norm(radius: float, dim: int = 0) -> Callable[[Tensor], Tensor]:
+    return lambda w: (norms(w, dim) / radius - 1.0).clamp_min(0.0).max()
+
+
+def off_norm(radius: float, dim: int = 0) -> Callable[[Tensor], Tensor]:
+    return lambda w: (norms(w, dim) / radius - 1.0).abs().max()
+
+
+def not_orthonormal(scale: float = 1.0) -> Callable[[Tensor], Tensor]:
+    """Largest entry of the smaller Gram matrix over scale², less the identity."""
+
+    def largest(w: Tensor) -> Tensor:
+        matrix = w.reshape(w.shape[0], -1) / scale
+        gram = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
+        return (gram - torch.eye(len(gram), dtype=w.dtype)).abs().max()
+
+    return largest
+
+
+def each(check: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The worst over the first dimension."""
+    return lambda w: torch.stack([check(copy) for copy in w]).max()
+
+
+# Equations for ``General``.
+
+
+def torus(w: Tensor) -> Tensor:
+    """Radii 2 and 0.5."""
+    return (w[:2].square().sum().sqrt() - 2.0) ** 2 + w[2] ** 2 - 0.25
+
+
+def ellipse(w: Tensor) -> Tensor:
+    """Half-axes 1.5 and 1."""
+    return (w[0] / 1.5) ** 2 + w[1] ** 2 - 1.0
+
+
+def ball_and_slab(w: Tensor) -> Tensor:
+    """|w|² ≤ 2 and w_0 ≤ 0.8."""
+    return torch.stack([w.square().sum() - 2.0, w[0] - 0.8])
+
+
+def balanced(u: Tensor, v: Tensor) -> Tensor:
+    """Two layers of equal norm, and one of norm √2: |u|² = |v|², |u|² = 2."""
+    return torch.stack([u.square().sum() - v.square().sum(), u.square().sum() - 2.0])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A constraint on parameters of given shapes.
+
+    ``violated`` maps raw weights to how much they break the constraint, worked out in the
+    tests. ``slow`` cases take a Newton solve a step, so tests give them fewer steps.
+    """
+
+    name: str
+    make: Callable[[], Constraint]
+    shapes: tuple[tuple[int, ...], ...]
+    violated: Callable[..., Tensor]
+    slow: bool = field(default=False, kw_only=True)
+
+    def steps(self, many: int, few: int) -> int:
+        return few if self.slow else many
+
+    def bound(self) -> Constraint:
+        return self.make().bind([Size(shape) for shape in self.shapes])
+
+    def weights(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> list[Tensor]:
+        """Weights on the manifold; where that is a set with a boundary, well inside it."""
+        generator = torch.Generator().manual_seed(seed)
+        raw = [
+            0.3 * torch.randn(shape, dtype=torch.float64, generator=generator)
+            for shape in self.shapes
+        ]
+        raw = [w + 0.6 if self.slow else w for w in raw]  # away from the centre of symmetry
+        constraint = self.bound()
+        placed = constraint.place(self.join(constraint, raw))
+        return [w.to(dtype).contiguous() for w in self.split(constraint, placed)]
+
+    def join(self, constraint: Constraint, weights: list[Tensor]) -> Tensor:
+        """Weights, or gradients, as a batch."""
+        return torch.cat([constraint.to_batch(w) for w in weights], dim=-1)
+
+    def split(self, constraint: Constraint, batch: Tensor) -> list[Tensor]:
+        """Undo ``join``."""
+        if len(self.shapes) == 1:
+            return [constraint.from_batch(batch, Size(self.shapes[0]))]
+        sizes = [math.prod(shape) for shape in self.shapes]
+        parts = batch.split(sizes, dim=-1)
+        pairs = zip(parts, self.shapes, strict=True)
+        return [constraint.from_batch(part, Size(shape)) for part, shape in pairs]
+
+    def state(
+        self, dtype: torch.dtype = torch.float64, seed: int = 0, temperature: float = 1.0
+    ) -> tuple[Constraint, State]:
+        """The bound constraint, and a random state on its cotangent bundle."""
+        constraint = self.bound()
+        position = self.join(constraint, self.weights(dtype, seed))
+        state = State(position, slack=constraint.lift(position))
+        return constraint, constraint.sample_momentum(state, temperature, normals(seed + 1))
+
+
+def normals(seed: int) -> Draw:
+    """Draws standard normals, always the same ones for a seed."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda like: torch.randn(like.shape, dtype=like.dtype, generator=generator)
+
+
+def ambient(constraint: Constraint, state: State, momentum: Vector) -> Vector:
+    """A momentum in the coordinates of (position, slack); only the circle has others."""
+    if isinstance(constraint, Circle):
+        assert state.slack is not None
+        return Vector(momentum.main * state.slack, -momentum.main * state.position)
+    return momentum
+
+
+CASES = [
+    Case("unconstrained", Unconstrained, ((3, 4),), no_violation),
+    Case("circle", lambda: Circle(0.5), ((3, 4),), beyond(0.5)),
+    Case("circle_radii", lambda: Circle(RADII), ((3, 4),), beyond(RADII)),
+    Case("sphere", lambda: Sphere(0.8), ((3, 4),), beyond_norm(0.8)),
+    Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((3, 4),), off_norm(1.3)),
+    Case("sphere_columns", lambda: Sphere(0.8, dim=1), ((3, 4),), beyond_norm(0.8, dim=1)),
+    Case("sphere_conv", lambda: Sphere(1.0, equality=True), ((4, 2, 3, 3),), off_norm(1.0)),
+    Case("orthogonal_tall", Orthogonal, ((6, 3),), not_orthonormal()),
+    Case("orthogonal_wide", Orthogonal, ((3, 6),), not_orthonormal()),
+    Case("orthogonal_square", Orthogonal, ((4, 4),), not_orthonormal()),
+    Case("orthogonal_conv", Orthogonal, ((4, 2, 2, 2),), not_orthonormal()),
+    Case(
+        "orthogonal_batch", lambda: Orthogonal(batch_dims=1), ((3, 5, 2),), each(not_orthonormal())
+    ),
+    Case("orthogonal_scaled", lambda: Orthogonal(scale=2.5), ((5, 3),), not_orthonormal(2.5)),
+    Case("general_torus", lambda: General(torus), ((3,),), lambda w: torus(w).abs(), slow=True),
+    Case(
+        "general_inequality",
+        lambda: General(ball_and_slab, inequality=True),
+        ((4,),),
+        lambda w: ball_and_slab(w).clamp_min(0.0).max(),
+        slow=True,
+    ),
+    Case(
+        "general_joint",
+        lambda: General(balanced),
+        ((2, 2), (3,)),
+        lambda u, v: balanced(u, v).abs().max(),
+        slow=True,
+    ),
+    Case(
+        "general_rows",
+        lambda: General(ellipse, batch_dims=1),
+        ((3, 2),),
+        each(lambda w: ellipse(w).abs()),
+        slow=True,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A scheme word with its options, or the overdamped step."""
+
+    name: str
+    word: str = "OBA"
+    delayed: bool = False
+    overdamped: bool = False
+
+    def options(self, step_size: float, friction: float) -> dict[str, object]:
+        """Keyword arguments of ``CoLA``."""
+        return {
+            "step_size": step_size,
+            "friction": math.inf if self.overdamped else friction,
+            "scheme": self.word,
+            "delayed_gradient": self.delayed,
+        }
+
+    def dynamics(self, step_size: float, friction: float, temperature: float) -> Dynamics:
+        """The same for the integrators, in the units of the optimizer."""
+        word = parse(self.word, self.delayed)
+        if self.overdamped:
+            return Dynamics(step_size, 0.0, temperature, word)
+        return Dynamics(step_size**2, math.exp(-friction * step_size), temperature, word)
+
+
+RUNS = [
+    Run("overdamped", overdamped=True),
+    Run("OBA", "OBA"),
+    Run("ABO", "ABO"),
+    Run("BAOAB", "BAOAB"),
+    Run("AOAB", "AOAB"),
+    Run("AOAB_delayed", "AOAB", delayed=True),
+]
+
+
+def ids(item: object) -> str:
+    """Names for ``pytest.mark.parametrize``."""
+    return str(getattr(item, "name", item)).removeprefix("torch.")

@@ -1,0 +1,398 @@
+"""Every constraint samples exp(-U / tau) with respect to the surface measure of its manifold.
+
+All chains start at one point, so an average that agrees with the exact one has been brought
+there by the dynamics. Each test also says which wrong values its precision excludes: the same
+density at half (double) the temperature, and where the surface measure is not the obvious one,
+the obvious one.
+
+The choice of the step sizes. Time is measured in units of the relaxation time, about 1 for all
+targets. At temperature 1 on the unit circle the bias of E cos is 0.16 h overdamped, 0.18 h for
+OBA at friction 1 and 0.006 h^2 for BAOAB (test_order.py), while halving the temperature shifts
+it by 0.25; the other targets are alike. So ``h`` is 0.01 to 0.02 for the first order and 0.25
+for BAOAB, which leaves a bias of 0.002 to 0.004, and the number of chains is such that the
+standard error is 0.004 to 0.01: above the bias, and 20 to 60 times less than the shift.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import targets
+from chains import OVERDAMPED, Observable, Run, Target, estimates, integrate, optimize
+from colangevin.constraints import Circle, General, Orthogonal, Sphere, State, Unconstrained
+
+pytestmark = pytest.mark.statistical
+
+WORDS = [OVERDAMPED, "OBA", "BAOAB"]
+
+
+class Known(NamedTuple):
+    """An observable, its exact expectation, and values that a wrong sampler would give."""
+
+    observable: Observable
+    exact: float
+    wrong: tuple[float, ...] = ()
+
+
+class Case(NamedTuple):
+    target: Target
+    known: dict[str, Known]
+
+    def check(self, driver: Callable, run: Run, seed: int) -> None:
+        found = estimates(
+            driver(self.target, run, seed), {n: k.observable for n, k in self.known.items()}
+        )
+        for name, known in self.known.items():
+            print(f"{name}: {found[name]}, exact {known.exact:.5f}, "
+                  f"{[round(found[name].distance(v), 1) for v in (known.exact, *known.wrong)]}")
+        for name, known in self.known.items():
+            found[name].check(known.exact, *known.wrong)
+
+
+def plan(word: str, chains: int = 2000, coarse: float = 1.0) -> Run:
+    """Steps for a relaxation time of about 1, ``coarse`` times as long as usual."""
+    if word == OVERDAMPED:
+        return Run(word, 0.01 * coarse, burn=6.0, samples=4, every=1.0, chains=chains)
+    step = 0.25 if word == "BAOAB" else 0.02 * coarse
+    return Run(word, step, burn=10.0, samples=4, every=2.0, chains=chains)
+
+
+def zero(position: Tensor) -> Tensor:
+    return 0.0 * position
+
+
+def linear(direction: list) -> Callable[[Tensor], Tensor]:
+    """U = -<direction, q>."""
+    pull = torch.tensor(direction, dtype=torch.float64)
+    return lambda q: -(q * pull)
+
+
+# --- circle ---------------------------------------------------------------------------------
+
+
+def circle(kappa: float = 1.0) -> Case:
+    """Von Mises: U = -s theta on a circle of radius r has kappa = s r / tau."""
+    radius, temperature = 0.5, 0.25
+    moment = targets.von_mises_moment
+    return Case(
+        Target(
+            Circle(radius),
+            torch.tensor(-0.2),
+            lambda theta: -(kappa * temperature / radius) * theta,
+            temperature,
+        ),
+        {
+            "cos": Known(
+                lambda s: s.position / radius, moment(kappa), (moment(2 * kappa), moment(kappa / 2))
+            ),
+            "cos2": Known(
+                lambda s: (s.position / radius) ** 2,
+                (1 + moment(kappa, 2)) / 2,
+                ((1 + moment(2 * kappa, 2)) / 2,),
+            ),
+            # The slack goes round the circle: both of its signs are equally likely.
+            "slack": Known(lambda s: s.slack / radius, 0.0),
+        },
+    )
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_von_mises_on_the_circle(word: str) -> None:
+    circle().check(integrate, plan(word, chains=4000), seed=1)
+
+
+# --- sphere ---------------------------------------------------------------------------------
+
+
+def sphere(kappa: float = 1.5) -> Case:
+    """Von Mises-Fisher on rows of length 3 and norm r."""
+    radius, temperature, mean = 2.0, 4.0, targets.von_mises_fisher_mean
+    axis = torch.tensor([1.0, -2.0, 2.0], dtype=torch.float64) / 3
+    return Case(
+        Target(
+            Sphere(radius, equality=True),
+            torch.tensor([0.0, 0.0, -radius]),
+            lambda w: -(kappa * temperature / radius) * (w @ axis),
+            temperature,
+        ),
+        {
+            "along": Known(
+                lambda s: s.position @ axis / radius,
+                mean(kappa),
+                (mean(2 * kappa), mean(kappa / 2), targets.von_mises_cosine(kappa)),
+            ),
+            "across": Known(lambda s: (s.position[:, 1] + s.position[:, 2]) / radius, 0.0),
+        },
+    )
+
+
+def ball(kappa: float = 1.5) -> Case:
+    """Rows of length 2 with a slack: the density of a sphere in 3 dimensions."""
+    mean = targets.von_mises_fisher_mean
+    axis = torch.tensor([0.6, 0.8], dtype=torch.float64)
+    return Case(
+        Target(Sphere(1.0), torch.tensor([-0.5, 0.3]), lambda w: -kappa * (w @ axis)),
+        {
+            "along": Known(
+                lambda s: s.position @ axis,
+                mean(kappa),
+                # Uniform on the disc instead of on the half sphere above it; on its edge.
+                (mean(2 * kappa), disc_mean(kappa), targets.von_mises_cosine(kappa)),
+            ),
+            # E t^2 = 1 - 2 E t / kappa along the axis; the other two share the rest.
+            "slack2": Known(lambda s: s.slack**2, mean(kappa) / kappa, (0.25,)),
+        },
+    )
+
+
+def disc_mean(kappa: float) -> float:
+    """E x for the density exp(kappa x) on the unit disc, where x has the weight sqrt(1 - x^2)."""
+    t = targets.angles(2000)
+    return targets.weighted_mean(np.cos(t), -kappa * np.cos(t), np.sin(t) ** 2)
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("case", [sphere, ball])
+def test_von_mises_fisher_on_the_sphere(case: Callable[[], Case], word: str) -> None:
+    case().check(integrate, plan(word), seed=2)
+
+
+# --- Stiefel --------------------------------------------------------------------------------
+
+
+def haar(rows: int, columns: int) -> Case:
+    """No potential. The mean of all Q_ij^2 is 1/r on the manifold itself, so take one entry."""
+    start = torch.eye(rows, columns)
+    return Case(
+        Target(Orthogonal(batch_dims=1, tolerance=1e-10), start, zero),
+        {
+            "second": Known(
+                lambda s: s.position[:, 0, 0] ** 2, targets.haar_second_moment(rows), (1.0,)
+            ),
+            "fourth": Known(
+                lambda s: (s.position**4).mean(dim=(1, 2)),
+                targets.haar_fourth_moment(rows),
+                (3 / rows**2, 1 / rows**2),  # Gaussian entries; entries of equal size
+            ),
+        },
+    )
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("shape", [(4, 2), (3, 3)])
+def test_haar_on_the_stiefel_manifold(shape: tuple[int, int], word: str) -> None:
+    """Noise and projection commute with rotations, so Haar's measure has no bias at any step."""
+    step = 0.05 if word == OVERDAMPED else 0.25
+    haar(*shape).check(integrate, Run(word, step, 6.0, 4, 1.0, chains=1500), seed=3)
+
+
+def matrix_langevin_21() -> Case:
+    moment = targets.von_mises_moment
+    return Case(
+        Target(Orthogonal(batch_dims=1, tolerance=1e-10), torch.tensor([[0.0], [-1.0]]), linear([[1.0], [0.0]])),
+        {
+            "first": Known(
+                lambda s: s.position[:, 0, 0],
+                targets.matrix_langevin_21(lambda q: q[..., 0, 0], 1.0),
+                (moment(2.0), moment(0.5)),
+            ),
+        },
+    )
+
+
+def matrix_langevin_32() -> Case:
+    """Density exp(tr(F^T Q)) for weights scale * Q."""
+    scale, temperature = 1.5, 2.25
+    f = np.array([[1.2, 0.0], [0.0, 0.9], [0.6, -0.3]])
+    weight = torch.tensor(f)
+
+    def trace(q: np.ndarray) -> np.ndarray:
+        return (f * q).sum(axis=(-2, -1))
+
+    def mean(observable: targets.MatrixFunction, factor: float) -> float:
+        return targets.matrix_langevin_32(observable, factor * f)
+
+    def minor(q: np.ndarray) -> np.ndarray:
+        return q[..., 0, 0] * q[..., 1, 1] - q[..., 0, 1] * q[..., 1, 0]
+
+    return Case(
+        Target(
+            Orthogonal(batch_dims=1, scale=scale, tolerance=1e-10),
+            -scale * torch.eye(3, 2),
+            linear((f * temperature / scale).tolist()),
+            temperature,
+        ),
+        {
+            "trace": Known(
+                lambda s: (s.position * weight).sum(dim=(1, 2)) / scale,
+                mean(trace, 1.0),
+                (mean(trace, 2.0), mean(trace, 0.5)),
+            ),
+            "minor": Known(
+                lambda s: torch.from_numpy(minor(s.position.numpy())) / scale**2,
+                mean(minor, 1.0),
+                (mean(minor, 2.0),),
+            ),
+        },
+    )
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("case", [matrix_langevin_21, matrix_langevin_32])
+def test_matrix_langevin_on_the_stiefel_manifold(case: Callable[[], Case], word: str) -> None:
+    case().check(integrate, plan(word, chains=1500, coarse=2.0), seed=4)
+
+
+# --- general constraints --------------------------------------------------------------------
+
+LONG, SHORT = 1.5, 1.0
+AXES = torch.tensor([LONG, SHORT], dtype=torch.float64)
+
+
+def ellipse_mean(
+    observable: targets.PlaneFunction, pull: float, temperature: float = 1.0, flat: bool = False
+) -> float:
+    """On the ellipse with the potential -pull x, with respect to arc length.
+
+    ``flat`` leaves the factor of arc length out: the measure of the parameter t of
+    (a cos t, b sin t), which is also the measure delta(g) of the co-area formula.
+    """
+    if not flat:
+        return targets.ellipse_expectation(
+            observable, lambda x, y: -pull * x, temperature, LONG, SHORT
+        )
+    t = targets.angles(2000)
+    x, y = LONG * np.cos(t), SHORT * np.sin(t)
+    return targets.weighted_mean(observable(x, y), -pull * x / temperature, np.ones_like(t))
+
+
+def ellipse_known() -> dict[str, Known]:
+    def x(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return x
+
+    def x2(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return x**2
+
+    pull = 0.7
+    return {
+        "x": Known(
+            lambda s: s.position[:, 0],
+            ellipse_mean(x, pull),
+            (ellipse_mean(x, pull, 0.5), ellipse_mean(x, pull, 2.0)),
+        ),
+        "x2": Known(
+            lambda s: s.position[:, 0] ** 2,
+            ellipse_mean(x2, pull),
+            (ellipse_mean(x2, pull, flat=True), ellipse_mean(x2, pull, 0.5)),
+        ),
+    }
+
+
+def ellipse(projection: str) -> Case:
+    constraint = General(
+        lambda q: (q / AXES).square().sum() - 1.0, projection=projection, batch_dims=1, tolerance=1e-8
+    )
+    return Case(Target(constraint, torch.tensor([0.0, -SHORT]), linear([0.7, 0.0])), ellipse_known())
+
+
+def bounded() -> Case:
+    """theta^2 / a^2 <= 1: with its slack the same ellipse."""
+    constraint = General(lambda q: (q / LONG).square() - 1.0, inequality=True, batch_dims=1, tolerance=1e-8)
+    return Case(Target(constraint, torch.tensor([0.0]), linear([0.7])), ellipse_known())
+
+
+def torus(projection: str) -> Case:
+    """A potential in z alone, so that nothing depends on the slow way round."""
+    major, minor, pull = 2.0, 1.0, 1.0
+
+    def g(q: Tensor) -> Tensor:
+        return (q[:2].square().sum().sqrt() - major) ** 2 + q[2] ** 2 - minor**2
+
+    def z(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return z
+
+    def outward(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        return (np.sqrt(x**2 + y**2) - major) / minor
+
+    def mean(observable: targets.SpaceFunction, temperature: float = 1.0) -> float:
+        return targets.torus_expectation(
+            observable, lambda x, y, z: -pull * z, temperature, major, minor
+        )
+
+    return Case(
+        Target(
+            General(g, projection=projection, batch_dims=1, tolerance=1e-8),
+            torch.tensor([0.0, major - minor, 0.0]),
+            linear([0.0, 0.0, pull]),
+        ),
+        {
+            "z": Known(lambda s: s.position[:, 2], mean(z), (mean(z, 0.5), mean(z, 2.0))),
+            # Without the factor R + r cos v of the area, inside and outside would be equal.
+            "outward": Known(
+                lambda s: (s.position[:, :2].norm(dim=1) - major) / minor, mean(outward), (0.0,)
+            ),
+        },
+    )
+
+
+GENERAL = {
+    "ellipse": lambda: ellipse("oblique"),
+    "ellipse_orthogonal": lambda: ellipse("orthogonal"),
+    "torus": lambda: torus("oblique"),
+    "torus_orthogonal": lambda: torus("orthogonal"),
+    "bounded": bounded,
+}
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_surface_measure_of_a_general_constraint_overdamped(name: str) -> None:
+    GENERAL[name]().check(integrate, plan(OVERDAMPED, chains=6000)._replace(samples=2), seed=5)
+
+
+@pytest.mark.parametrize("word", ["OBA", "BAOAB"])
+@pytest.mark.parametrize("name", ["ellipse", "torus", "bounded"])
+def test_surface_measure_of_a_general_constraint(name: str, word: str) -> None:
+    """RATTLE does not use the projection of the overdamped step."""
+    GENERAL[name]().check(integrate, plan(word, chains=6000, coarse=2.0)._replace(samples=2), seed=6)
+
+
+# --- through the optimizer ------------------------------------------------------------------
+
+
+def gaussian() -> Case:
+    """BAOAB has no bias in the positions of an unconstrained oscillator."""
+    return Case(
+        Target(Unconstrained(), torch.tensor(2.0), lambda q: q**2, 0.5),
+        {"square": Known(lambda s: s.position**2, 0.25, (0.125, 0.5))},
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "word"),
+    [
+        (circle, "OBA"),
+        (circle, OVERDAMPED),
+        (sphere, OVERDAMPED),
+        (ball, "BAOAB"),
+        (matrix_langevin_32, "BAOAB"),
+        (GENERAL["ellipse"], "BAOAB"),
+        (bounded, "BAOAB"),
+        (gaussian, "BAOAB"),
+    ],
+)
+def test_the_optimizer_samples_the_same_measure(case: Callable[[], Case], word: str) -> None:
+    case().check(optimize, plan(word), seed=7)
+
+
+def test_a_wide_weight_is_haar_distributed_under_the_optimizer() -> None:
+    case = haar(3, 2)
+    wide = case.target._replace(start=case.target.start.mT.contiguous())
+    known = {
+        name: k._replace(observable=lambda s, f=k.observable: f(State(s.position.mT)))
+        for name, k in case.known.items()
+    }
+    Case(wide, known).check(optimize, Run("OBA", 0.25, 6.0, 4, 1.0, chains=1500), seed=8)

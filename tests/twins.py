@@ -1,0 +1,123 @@
+"""For every constraint of the library, the same system in the words of ``reference``.
+
+Weights are laid out here without the library's help, so that its layout is tested as well.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import reference as ref
+from colangevin import Circle, Constraint, General, Orthogonal, Sphere, Unconstrained
+from registry import Case
+
+Tensors = list[Tensor]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """Independent systems, each with reference pieces.
+
+    ``lay`` turns tensors of the parameters' shapes into one tensor a system, ``slack`` gives
+    the slacks of such a tensor, and ``unit`` is the length that a system is measured in.
+    """
+
+    pieces: list[ref.Pieces]
+    lay: Callable[[Tensors], Tensors]
+    slack: Callable[[Tensor], Tensor] | None = None
+    unit: float = 1.0
+    flat: bool = False
+    angular: float | Tensor | None = None
+
+    def states(self, weights: Tensors) -> list[ref.State]:
+        """At rest."""
+        found = []
+        for q in self.lay(weights):
+            q = q / self.unit
+            parts = self.pack(q, None if self.slack is None else self.slack(q))
+            found.append(parts + tuple(torch.zeros_like(x) for x in parts))
+        return found
+
+    def pack(self, main: Tensor, slack: Tensor | None) -> ref.State:
+        """A position, or a noise, with its slack."""
+        if slack is None:
+            return (main,)
+        return (torch.cat([main, slack]),) if self.flat else (main, slack)
+
+    def main(self, index: int, state: ref.State, momentum: bool = False) -> Tensor:
+        """The weights of a system, or their momenta, without slack and in full length."""
+        half = ref.momenta(state) if momentum else ref.positions(state)
+        return self.pieces[index].position(half + half) * self.unit
+
+    def slacks(self, state: ref.State) -> Tensor:
+        """The slack of a system, flat."""
+        half = ref.positions(state)
+        if self.flat:
+            return half[0][len(half[0]) - self._count(half[0]) :]
+        return half[1].reshape(-1) if len(half) > 1 else half[0].new_zeros(0)
+
+    def _count(self, q: Tensor) -> int:
+        if self.slack is None:
+            return 0
+        return next(m for m in range(1, len(q)) if len(self.slack(q[: len(q) - m])) == m)
+
+
+def rows(dim: int) -> Callable[[Tensors], Tensors]:
+    return lambda ws: [ws[0].movedim(dim, 0).reshape(ws[0].shape[dim], -1)]
+
+
+def matrices(batch_dims: int) -> Callable[[Tensors], Tensors]:
+    def lay(ws: Tensors) -> Tensors:
+        copies = list(ws[0]) if batch_dims else [ws[0]]
+        return [ref.to_tall(w.reshape(w.shape[0], -1)) for w in copies]
+
+    return lay
+
+
+def flat(batch_dims: int) -> Callable[[Tensors], Tensors]:
+    def lay(ws: Tensors) -> Tensors:
+        return list(ws[0]) if batch_dims else [torch.cat([w.reshape(-1) for w in ws])]
+
+    return lay
+
+
+def twin_of(case: Case) -> Twin:
+    """The twin of a case; a new kind of constraint needs a branch of its own."""
+    constraint: Constraint = case.make()
+    if isinstance(constraint, Unconstrained):
+        return Twin([ref.unconstrained_pieces()], lambda ws: list(ws))
+    if isinstance(constraint, Circle):
+        r = constraint.radius
+        return Twin(
+            [ref.circle_pieces(r)], lambda ws: list(ws), lambda w: ref.circle_slack(w, r), angular=r
+        )
+    if isinstance(constraint, Sphere):
+        r = constraint.radius
+        slack = None if constraint.equality else lambda w: ref.sphere_slack(w, r)
+        return Twin([ref.sphere_pieces(r, constraint.equality)], rows(constraint.dim), slack)
+    if isinstance(constraint, Orthogonal):
+        copies = case.shapes[0][0] if constraint.batch_dims else 1
+        pieces = [ref.orthogonal_pieces(20)] * copies
+        return Twin(pieces, matrices(constraint.batch_dims), unit=constraint.scale)
+    assert isinstance(constraint, General), f"{case.name} has no twin"
+    return general_twin(case, constraint)
+
+
+def general_twin(case: Case, constraint: General) -> Twin:
+    shapes = case.shapes if not constraint.batch_dims else (case.shapes[0][1:],)
+    sizes = [torch.Size(shape).numel() for shape in shapes]
+
+    def g(q: Tensor) -> Tensor:
+        parts = [x.reshape(s) for x, s in zip(q.split(sizes), shapes, strict=True)]
+        return constraint.g(*parts).reshape(-1)
+
+    copies = case.shapes[0][0] if constraint.batch_dims else 1
+    lay = flat(constraint.batch_dims)
+    if not constraint.inequality:
+        pieces = ref.general_pieces(g, projection=constraint.projection)
+        return Twin([pieces] * copies, lay, flat=True)
+    count = len(g(torch.zeros(sum(sizes), dtype=torch.float64)))
+    lifted = ref.general_pieces(ref.with_slack(g, count), count, constraint.projection)
+    return Twin([lifted] * copies, lay, lambda q: torch.sqrt(-g(q)), flat=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -43,10 +43,17 @@ class Circle(Constraint):
     """
 
     radius: float | Tensor
+    _inverse: float | Tensor = field(init=False, repr=False)
+    _inverse_square: float | Tensor = field(init=False, repr=False)
     elementwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", checks.radius("radius", self.radius))
+        radius = checks.radius("radius", self.radius)
+        object.__setattr__(self, "radius", radius)
+        # Divisions are made once, and exactly: in a kernel they cost more than the memory.
+        exact = radius.double() if isinstance(radius, Tensor) else radius
+        object.__setattr__(self, "_inverse", 1.0 / exact)
+        object.__setattr__(self, "_inverse_square", 1.0 / (exact * exact))
 
     # --- layout -------------------------------------------------------------------------
 
@@ -66,11 +73,13 @@ class Circle(Constraint):
         return batch.reshape(shape)
 
     def numbers(self) -> tuple[float, ...]:
-        return (self.radius,) if isinstance(self.radius, float) else ()
+        radius = self.radius
+        return (radius, 1.0 / radius, 1.0 / radius**2) if isinstance(radius, float) else ()
 
     def with_numbers(self, numbers: Sequence[Tensor]) -> Constraint:
         made = object.__new__(Circle)
-        object.__setattr__(made, "radius", numbers[0])
+        for name, number in zip(("radius", "_inverse", "_inverse_square"), numbers, strict=True):
+            object.__setattr__(made, name, number)
         return made
 
     def describe(self) -> dict[str, Any]:
@@ -101,20 +110,26 @@ class Circle(Constraint):
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         assert state.slack is not None
-        radius = like(self.radius, vector)
         along = vector * state.slack
         if slack is not None:
             along = along - slack * state.position
-        return Vector(along / (radius * radius))
+        return Vector(along * like(self._inverse_square, vector))
 
     def impulse(
-        self, state: State, gradient: Tensor | None, weight: Scalar, scale: Scalar, draw: Draw | None
+        self,
+        state: State,
+        gradient: Tensor | None,
+        weight: Scalar,
+        scale: Scalar,
+        draw: Draw | None,
     ) -> Vector:
         """One normal a weight has the same law as two projected ones."""
-        radius = like(self.radius, state.position)
-        speed = None if gradient is None else self.tangent(state, gradient * weight).main
+        assert state.slack is not None
+        speed = None
+        if gradient is not None:
+            speed = gradient * state.slack * (like(self._inverse_square, gradient) * weight)
         if draw is not None:
-            noise = draw(state.position) * (scale / radius)
+            noise = draw(state.position) * (like(self._inverse, state.position) * scale)
             speed = noise if speed is None else speed + noise
         return Vector(torch.zeros_like(state.position) if speed is None else speed)
 
@@ -126,13 +141,12 @@ class Circle(Constraint):
         """
         position, slack, momentum = state.position, state.slack, state.momentum
         assert slack is not None and momentum is not None
-        radius = like(self.radius, position)
         length = torch.addcmul(position * position, slack, slack)
-        factor = (1.5 - length * (0.5 / (radius * radius))).clamp_min(0.25)
-        cos, sin = turn(momentum * step)
-        cos, sin = cos * factor, sin * factor
+        factor = length.mul_(like(self._inverse_square, length) * -0.5).add_(1.5).clamp_min_(0.25)
+        cos, sin = turn(momentum * step, factor)
         return state._replace(
-            position=torch.addcmul(cos * position, sin, slack), slack=cos * slack - sin * position
+            position=torch.addcmul(cos * position, sin, slack),
+            slack=torch.addcmul(cos.mul_(slack), sin, position, value=-1.0),
         )
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:

@@ -15,10 +15,10 @@ from colangevin.integrators.dynamics import Action, Dynamics, advance
 from colangevin.optimizers import placement, saving
 from colangevin.optimizers.buckets import MOMENTUM, Bucket, make_buckets
 from colangevin.optimizers.elementwise import run_in_blocks
-from colangevin.optimizers.flat import Flat
 from colangevin.optimizers.fused import Fused
 from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
 from colangevin.optimizers.noise import Noise
+from colangevin.optimizers.resident import Resident
 
 
 PLANNED = ("lr", "momentum", "friction", "temperature", "scheme", "delayed_gradient", "weight_decay")
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
     """What one bucket does in one step."""
 
     bucket: Bucket
-    flat: Flat | None
+    resident: Resident | None
     actions: tuple[Action, ...]
     momentum: bool
     weight_decay: float
@@ -129,7 +129,7 @@ class CoLA(Optimizer):
 
     def _prepare(self) -> None:
         """What is derived from the groups and never saved."""
-        self._buckets: dict[tuple[int, ...], list[tuple[Bucket, Flat | None]]] = {}
+        self._buckets: dict[tuple[int, ...], list[tuple[Bucket, Resident | None]]] = {}
         self._plans: dict[int, tuple[tuple[object, ...], list[Plan]]] = {}
         self._settled: set[int] = set()
         self._fused = Fused() if self._fuse else None
@@ -201,9 +201,9 @@ class CoLA(Optimizer):
         ]
         moved = [i for i in active if i not in fresh] if fresh else active
         plans = [
-            Plan(bucket, flat, actions, momentum, group["weight_decay"])
+            Plan(bucket, resident, actions, momentum, group["weight_decay"])
             for indices, actions in self._calls(settings, fresh, moved)
-            for bucket, flat in self._buckets_of(index, indices)
+            for bucket, resident in self._buckets_of(index, indices)
         ]
         if not fresh:
             self._plans[index] = (key, plans)
@@ -228,7 +228,7 @@ class CoLA(Optimizer):
 
     def _buckets_of(
         self, index: int, indices: Sequence[int]
-    ) -> list[tuple[Bucket, Flat | None]]:
+    ) -> list[tuple[Bucket, Resident | None]]:
         key = (index, *indices)
         if key not in self._buckets:
             group = self.param_groups[index]
@@ -238,7 +238,7 @@ class CoLA(Optimizer):
                 [group["params"][i] for i in indices],
                 [names[i] for i in indices],
             )
-            self._buckets[key] = [(bucket, Flat.of(bucket)) for bucket in buckets]
+            self._buckets[key] = [(bucket, Resident.of(bucket)) for bucket in buckets]
         return self._buckets[key]
 
     def _run(self, plans: Sequence[Plan]) -> None:
@@ -246,34 +246,46 @@ class CoLA(Optimizer):
         fallible = [plan for plan in plans if plan.bucket.constraint.fallible]
         generators = self._noise.state_dict() if fallible else None
         try:
-            results = [(plan.bucket, self._advance(plan)) for plan in fallible]
+            results = [(plan, self._advance(plan)) for plan in fallible]
         except Exception:
             assert generators is not None
             self._noise.load_state_dict(generators)
             raise
-        for bucket, state in results:
-            bucket.write(self.state, state)
+        for plan, state in results:
+            self._write(plan, state)
         for plan in plans:
-            if plan.flat is not None:
-                self._advance_in_place(plan, plan.flat)
-            elif not plan.bucket.constraint.fallible:
-                plan.bucket.write(self.state, self._advance(plan))
+            if plan.bucket.constraint.fallible:
+                continue
+            if plan.resident is not None and plan.bucket.constraint.elementwise:
+                self._advance_in_place(plan, plan.resident)
+            else:
+                self._write(plan, self._advance(plan))
 
-    def _advance_in_place(self, plan: Plan, flat: Flat) -> None:
-        state = flat.open(self.state, plan.momentum)
-        gradient = flat.gradient([p.grad for p in plan.bucket.parameters])  # type: ignore[misc]
-        constraint = plan.bucket.constraint
+    def _write(self, plan: Plan, state: State) -> None:
+        if plan.resident is None:
+            plan.bucket.write(self.state, state)
+        else:
+            plan.resident.commit(self.state, state)
+
+    def _advance_in_place(self, plan: Plan, resident: Resident) -> None:
+        state = resident.read(self.state, plan.momentum)
+        constraint, gradient = plan.bucket.constraint, self._gradient(plan.bucket)
         job = (constraint, state, gradient, plan.weight_decay, plan.actions, self._noise.draw)
         if self._fused is None or not self._fused.run(*job):
             run_in_blocks(*job)
-        flat.close(self.state)
+        resident.commit(self.state)
+
+    @staticmethod
+    def _gradient(bucket: Bucket) -> Tensor:
+        # Without a gradient of its own, a parameter moves only with a joint constraint.
+        parameters = bucket.parameters
+        return bucket.gather([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
 
     def _advance(self, plan: Plan) -> State:
         bucket = plan.bucket
-        state = bucket.read(self.state, plan.momentum)
-        gradient = bucket.gather(
-            [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket.parameters]
-        )
+        home = bucket if plan.resident is None else plan.resident
+        state = home.read(self.state, plan.momentum)
+        gradient = self._gradient(bucket)
         if plan.weight_decay:
             gradient = gradient + plan.weight_decay * state.position
         try:

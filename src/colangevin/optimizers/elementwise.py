@@ -26,8 +26,8 @@ def run_in_blocks(
     draw: Draw,
 ) -> None:
     """Advance flat tensors in place, one block after the other."""
-    on_cpu = state.position.device.type == "cpu"
-    for part, slope in _blocks(state, gradient, BLOCK if on_cpu else gradient.numel()):
+    cut = gradient.device.type == "cpu" and gradient.dim() == 1
+    for part, slope in _blocks(state, gradient, BLOCK if cut else gradient.numel()):
         force = slope + weight_decay * part.position if weight_decay else slope
         copy_state(part, advance(constraint, part, force, actions, draw))
 

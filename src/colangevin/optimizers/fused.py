@@ -16,7 +16,6 @@ from torch import Tensor
 
 from colangevin.constraints import Constraint, State
 from colangevin.constraints.base import Draw, Scalar
-from colangevin.constraints.rotation import rational_turns
 from colangevin.integrators.dynamics import Action, OverdampedBy, advance
 from colangevin.optimizers.elementwise import copy_state
 
@@ -47,7 +46,7 @@ class Fused:
         draw: Draw,
     ) -> bool:
         """Advance flat tensors in place; False if there is no kernel for it."""
-        if not self.works:
+        if not self.works or gradient.dim() != 1:
             return False
         decays = bool(weight_decay)
         kind = (
@@ -123,8 +122,7 @@ def _compile(
     inputs = [*(example.clone() for _ in range(count)), numbers]
     inputs += [example.clone() for _ in range(noises)]
     body = _body(constraint, tuple(tensor is None for tensor in state), decays, actions)
-    with rational_turns():
-        graph = make_fx(body, tracing_mode="symbolic")(*inputs)
+    graph = make_fx(body, tracing_mode="symbolic")(*inputs)
     symbols = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     kernel: Kernel = inductor.compile(graph, symbols)
     kernel(*inputs)  # what does not run here is no kernel

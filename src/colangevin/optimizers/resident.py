@@ -1,0 +1,99 @@
+"""State that stays laid out as batches between steps, so that a step need not gather it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from colangevin.constraints import State
+from colangevin.optimizers.buckets import MOMENTUM, SLACK, SLACK_MOMENTUM, Bucket, StateOf
+
+
+class Resident:
+    """A bucket's tensors as batches that persist.
+
+    Momentum and slack of all parameters lie in one batch each; the entries of the optimizer's
+    state are views of it. The position is the parameter itself if there is only one, else a
+    batch that is filled before and copied back after a step.
+
+    Args:
+        bucket: one whose parameters can be seen as batches without a copy.
+    """
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self._state: State | None = None
+        self._views: list[Tensor] = []
+        self._unbound = True
+        self._rows = [bucket.constraint.to_batch(p).shape[0] for p in bucket.parameters]
+
+    @classmethod
+    def of(cls, bucket: Bucket) -> Resident | None:
+        """Residence for a bucket, or None if its parameters do not allow it."""
+        half = any(p.dtype in (torch.bfloat16, torch.float16) for p in bucket.parameters)
+        contiguous = all(parameter.is_contiguous() for parameter in bucket.parameters)
+        return cls(bucket) if contiguous and not half and not bucket.constraint.joint else None
+
+    def read(self, state_of: StateOf, momentum: bool) -> State:
+        """The current state."""
+        state = self._state
+        if state is None or not self._is_current(state_of, state, momentum):
+            return self._adopt(state_of, momentum)
+        if len(self._views) > 1:
+            torch.cat(self._views, out=state.position)
+        return state
+
+    def commit(self, state_of: StateOf, new: State | None = None) -> None:
+        """Write back a new state, or the one that ``read`` gave and that was changed in place."""
+        assert self._state is not None
+        if new is not None:
+            for target, value in zip(self._state, new, strict=True):
+                if target is not None and value is not None:
+                    target.copy_(value)
+        if len(self._views) > 1:
+            torch._foreach_copy_(self._views, list(self._state.position.split(self._rows)))
+        if self._unbound:
+            self._bind(state_of, self._state)
+
+    def _is_current(self, state_of: StateOf, state: State, momentum: bool) -> bool:
+        """Whether parameters and state still lie where they did (they may be replaced)."""
+        if momentum != (state.momentum is not None):
+            return False
+        entry = state_of.get(self.bucket.parameters[0], {})
+        parts = zip((MOMENTUM, SLACK, SLACK_MOMENTUM), state[1:], strict=True)
+        for key, tensor in parts:
+            stored = entry.get(key)
+            if tensor is not None and (stored is None or stored.data_ptr() != tensor.data_ptr()):
+                return False
+        return all(
+            view.data_ptr() == parameter.data_ptr() and view.dtype == parameter.dtype
+            for view, parameter in zip(self._views, self.bucket.parameters, strict=True)
+        )
+
+    def _adopt(self, state_of: StateOf, momentum: bool) -> State:
+        """Read the state in the general way; ``commit`` lets the entries view its batches."""
+        constraint = self.bucket.constraint
+        self._state = self.bucket.read(state_of, momentum)
+        self._views = [constraint.to_batch(p.detach()) for p in self.bucket.parameters]
+        self._unbound = True
+        return self._state
+
+    def _bind(self, state_of: StateOf, state: State) -> None:
+        bucket = self.bucket
+        if state.momentum is not None:
+            self._point(state_of, MOMENTUM, bucket.scatter(state.momentum))
+        if state.slack is not None:
+            natural = bucket.constraint.elementwise
+            parts = bucket.scatter(state.slack) if natural else state.slack.split(self._rows)
+            self._point(state_of, SLACK, parts)
+        if state.slack_momentum is not None:
+            self._point(state_of, SLACK_MOMENTUM, state.slack_momentum.split(self._rows))
+        self._unbound = False
+
+    def _point(self, state_of: StateOf, key: str, parts: Sequence[Tensor]) -> None:
+        for parameter, part in zip(self.bucket.parameters, parts, strict=True):
+            stored = state_of[parameter].get(key)
+            if stored is None or stored.data_ptr() != part.data_ptr():
+                state_of[parameter][key] = part

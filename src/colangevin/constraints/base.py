@@ -39,6 +39,13 @@ def like(value: float | Tensor, reference: Tensor) -> float | Tensor:
     return value
 
 
+def plus(x: Tensor, y: Tensor, factor: Scalar) -> Tensor:
+    """x + factor · y, in one pass over memory where the factor is a plain number."""
+    if isinstance(factor, Tensor):
+        return x + y * factor
+    return torch.add(x, y, alpha=factor)
+
+
 def tolerance_for(dtype: torch.dtype) -> float:
     """The accuracy to which a constraint is held: 1e-6 in float32, 1e-12 in float64."""
     return 1e-12 if dtype == torch.float64 else 1e-6
@@ -133,10 +140,12 @@ class Constraint(ABC):
         O share one projection; a ``quotient`` geometry leaves it out.
         """
         slack = None
-        vector = None if gradient is None else gradient * weight
+        vector = gradient
+        if gradient is not None and (isinstance(weight, Tensor) or weight != 1.0):
+            vector = gradient * weight
         if draw is not None:
-            noise = draw(state.position) * scale
-            vector = noise if vector is None else vector + noise
+            noise = draw(state.position)
+            vector = noise * scale if vector is None else plus(vector, noise, scale)
             slack = None if state.slack is None else draw(state.slack) * scale
         if vector is None:
             vector = torch.zeros_like(state.position)

@@ -74,6 +74,7 @@ class General(Constraint):
     # --- layout -------------------------------------------------------------------------
 
     def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
+        _check_arity(self.g, len(shapes))
         for shape in shapes:
             if len(shape) < self.batch_dims:
                 raise ConstraintError(
@@ -309,6 +310,19 @@ class General(Constraint):
         along = (jacobian @ momentum.unsqueeze(-1)).squeeze(-1)
         size = jacobian.norm(dim=-1) * momentum.norm(dim=-1, keepdim=True)
         return along / size.clamp_min(torch.finfo(along.dtype).tiny)
+
+
+def _check_arity(function: Callable[..., object], count: int) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        raise ConstraintError(
+            f"g{signature} cannot take the {count} parameters of its group: {error}"
+        ) from error
 
 
 def _arity(function: Callable[..., object]) -> int:

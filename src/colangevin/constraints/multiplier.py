@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def quasi_newton(
-    overlap: Tensor, gram: Tensor, tolerance: float, max_iterations: int
+    overlap: Tensor, gram: Tensor, tolerance: float, max_iterations: int, *, look: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Solve (Q̄ − QΛ)ᵀ(Q̄ − QΛ) = I for a symmetric Λ by the quasi-Newton scheme (4.55).
 
@@ -22,6 +22,7 @@ def quasi_newton(
         gram: M, of the same shape.
         tolerance: stop when the largest entry of the residual is below it.
         max_iterations: the limit of iterations.
+        look: whether to stop early; on an accelerator every look waits for the device.
 
     Returns:
         The multiplier, and for each matrix of the batch the residual before its last update.
@@ -43,7 +44,7 @@ def quasi_newton(
         residual = excess + mixed + mixed.mT
         error = residual.abs().amax(dim=(-2, -1))
         multiplier = multiplier + residual / 2
-        if not bool((error > tolerance).any()):
+        if look and not bool((error > tolerance).any()):
             break
     return multiplier, error
 

@@ -11,9 +11,31 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.constraints.base import Constraint, Scalar, State, Vector
+from colangevin.constraints.base import Constraint, Scalar, State, Vector, plus
 from colangevin.constraints.multiplier import polar_factor, quasi_newton
 from colangevin.errors import ConstraintError, ConvergenceError, ProjectionWarning
+
+BLIND_ITERATIONS = 12
+"""Iterations on an accelerator, where a look at the residual would wait for the device."""
+
+
+@dataclass
+class Watch:
+    """Counts failures of the projection; looks at the device only every ``period`` calls."""
+
+    fallbacks: int = 0
+    synchronous: bool = False
+    period: int = 32
+    calls: int = 0
+    seen: Tensor | None = None
+
+    def note(self, failed: Tensor) -> None:
+        """Add up failures on the device, and look from time to time."""
+        count = failed.sum()
+        self.seen = count if self.seen is None else self.seen + count
+        self.calls += 1
+        if self.calls % self.period == 0:
+            self.synchronous = bool(self.seen > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +65,7 @@ class Orthogonal(Constraint):
     max_iterations: int = 40
     scale: float = 1.0
     batch_dims: int = 0
-    _counter: dict[str, int] = field(default_factory=lambda: {"fallbacks": 0}, repr=False)
+    _watch: Watch = field(default_factory=lambda: Watch(), init=False, repr=False)
     fallible: ClassVar[bool] = True
     quotient: ClassVar[bool] = True
 
@@ -60,7 +82,7 @@ class Orthogonal(Constraint):
     @property
     def fallbacks(self) -> int:
         """How many matrices have been projected by their polar factor so far."""
-        return self._counter["fallbacks"]
+        return self._watch.fallbacks
 
     # --- layout -------------------------------------------------------------------------
 
@@ -120,7 +142,7 @@ class Orthogonal(Constraint):
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         """Π_Q P = P − ½Q(PᵀQ + QᵀP)/scale² (4.15)."""
         overlap = self._over_scale(state.position, vector)
-        return Vector(torch.baddbmm(vector, state.position, overlap + overlap.mT, alpha=-0.5))
+        return Vector(plus(vector, _times(state.position, overlap + overlap.mT), -0.5))
 
     def drift(self, state: State, step: Scalar) -> State:
         """RATTLE (4.57) without its closing projection: Q' = Q + hP − QΛ, P ← P − QΛ/h.
@@ -130,8 +152,8 @@ class Orthogonal(Constraint):
         """
         position, momentum = state.position, state.momentum
         assert momentum is not None
-        moved, normal = self._back(position, position + momentum * step)
-        return state._replace(position=moved, momentum=momentum - normal / step)
+        moved, normal = self._back(position, plus(position, momentum, step))
+        return state._replace(position=moved, momentum=plus(momentum, normal, -1.0 / step))
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """Q' = Q̄ − QΛ, along the normal space at the old point (4.53)."""
@@ -140,20 +162,37 @@ class Orthogonal(Constraint):
     def _back(self, position: Tensor, proposal: Tensor) -> tuple[Tensor, Tensor]:
         """Q̄ − QΛ on the manifold, and the part QΛ that was taken off."""
         tolerance = self.tolerance or (1e-14 if proposal.dtype == torch.float64 else 5e-7)
+        look = proposal.device.type == "cpu" or self._watch.synchronous
         multiplier, error = quasi_newton(
             self._over_scale(position, proposal),
             self._over_scale(proposal, proposal),
             tolerance,
-            self.max_iterations,
+            self.max_iterations if look else min(self.max_iterations, BLIND_ITERATIONS),
+            look=look,
         )
-        normal = position @ multiplier
+        normal = _times(position, multiplier)
         moved = proposal - normal
         # Rounding may keep a large matrix just above the tolerance: that is no failure.
         failed = ~(error <= 4 * tolerance)  # a NaN has failed as well
+        if not look:
+            return self._stay(failed, position, proposal, moved, normal)
         if bool(failed.any()):
             moved[failed] = self._polar(proposal[failed])
             normal[failed] = proposal[failed] - moved[failed]
         return moved, normal
+
+    def _stay(
+        self, failed: Tensor, position: Tensor, proposal: Tensor, moved: Tensor, normal: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Without a look at the device, matrices that failed rest where they are.
+
+        The watch looks now and then; once it has seen a failure every step looks, and the
+        polar factor takes over.
+        """
+        self._watch.note(failed)
+        mask = failed[:, None, None]
+        rest = torch.where(mask, proposal - position, normal)
+        return torch.where(mask, position, moved), rest
 
     def _polar(self, proposal: Tensor) -> Tensor:
         if not bool(proposal.isfinite().all()):
@@ -166,7 +205,7 @@ class Orthogonal(Constraint):
                 ProjectionWarning,
                 stacklevel=2,
             )
-        self._counter["fallbacks"] += proposal.shape[0]
+        self._watch.fallbacks += proposal.shape[0]
         return polar_factor(proposal) * self.scale
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
@@ -182,3 +221,14 @@ class Orthogonal(Constraint):
         overlap = state.position.mT @ state.momentum
         length = state.momentum.norm(dim=-2).amax(dim=-1)[..., None, None] * self.scale
         return (overlap + overlap.mT) / length.clamp_min(torch.finfo(overlap.dtype).tiny)
+
+
+def _times(matrix: Tensor, small: Tensor) -> Tensor:
+    """matrix @ small for a symmetric s × s factor, in the memory layout of ``matrix``.
+
+    A wide weight is handled as the transpose of its memory. A product in the other layout
+    would make every later sum with it walk across memory.
+    """
+    if matrix.stride(-1) == 1 or matrix.shape[-1] == 1:
+        return matrix @ small
+    return (small @ matrix.mT).mT

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from colangevin.constraints.base import Constraint, Scalar, State, Vector
+from colangevin.constraints.base import Constraint, Scalar, State, Vector, plus
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Unconstrained(Constraint):
 
     def drift(self, state: State, step: Scalar) -> State:
         assert state.momentum is not None
-        return state._replace(position=state.position + state.momentum * step)
+        return state._replace(position=plus(state.position, state.momentum, step))
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         return state._replace(position=position)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from colangevin.constraints.base import Constraint, Draw, Scalar, State
+from colangevin.constraints.base import Constraint, Draw, Scalar, State, plus
 
 
 def drift(constraint: Constraint, state: State, step: Scalar) -> State:
@@ -45,8 +45,10 @@ def impulse(
     change = constraint.impulse(state, gradient, weight, scale, draw)
     slack = state.slack_momentum
     if slack is not None:
-        slack = slack * decay if change.slack is None else slack * decay + change.slack
-    return state._replace(momentum=state.momentum * decay + change.main, slack_momentum=slack)
+        slack = slack * decay if change.slack is None else plus(change.slack, slack, decay)
+    return state._replace(
+        momentum=plus(change.main, state.momentum, decay), slack_momentum=slack
+    )
 
 
 def kick(constraint: Constraint, state: State, gradient: Tensor, step: Scalar) -> State:
@@ -92,9 +94,9 @@ def overdamped(
         >>> overdamped(Unconstrained(), State(torch.zeros(1)), torch.ones(1), 0.1, 0.0, None).position
         tensor([-0.1000])
     """
-    position = state.position - gradient * step
+    position = plus(state.position, gradient, -step)
     slack = state.slack
     if draw is not None:
-        position = position + draw(position) * scale
-        slack = None if slack is None else slack + draw(slack) * scale
+        position = plus(position, draw(position), scale)
+        slack = None if slack is None else plus(slack, draw(slack), scale)
     return constraint.project(state, position, slack)

@@ -19,6 +19,8 @@ SLACK_MOMENTUM = "slack_momentum"
 MASTER = "master"
 LARGE = 1 << 14
 """From this size on an elementwise parameter is a bucket of its own."""
+HUGE = 1 << 17
+"""From this size on any parameter is a bucket of its own."""
 STATE_KEYS = (MOMENTUM, SLACK, SLACK_MOMENTUM, MASTER)
 
 
@@ -49,6 +51,9 @@ class Bucket:
         batches = [self.constraint.to_batch(tensor).to(dtype) for tensor in tensors]
         if len(batches) == 1:
             return batches[0]
+        if batches[0].dim() == 3 and batches[0].stride(-1) != 1:
+            # Wide weights stay in their own memory layout.
+            return torch.cat([batch.mT for batch in batches]).mT
         return torch.cat(batches, dim=1 if self.constraint.joint else 0)
 
     def scatter(self, batch: Tensor) -> list[Tensor]:
@@ -168,9 +173,10 @@ def make_buckets(
         return [Bucket(bound, tuple(parameters), ", ".join(names))]
     members: dict[tuple[object, ...], list[int]] = {}
     for index, parameter in enumerate(parameters):
+        constraint.bind([parameter.shape])  # refuses a shape before it is laid out
         key = constraint.batch_key(parameter.shape)
-        if constraint.elementwise and parameter.numel() >= LARGE and parameter.is_contiguous():
-            key = None  # moved in place, where joining would copy
+        if parameter.numel() >= (LARGE if constraint.elementwise else HUGE):
+            key = None  # large enough by itself, and joining would copy
         own: tuple[object, ...] = (index,) if key is None else (parameter.dtype, parameter.device)
         members.setdefault((*own, key), []).append(index)
     return [

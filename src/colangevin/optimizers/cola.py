@@ -190,7 +190,9 @@ class CoLA(Optimizer):
         active = placement.with_gradient(group)
         if not active:
             return []
-        key = (*active, *(group[name] for name in PLANNED))
+        options = [group[name] for name in PLANNED]
+        # Schedulers change a tensor in place, so it is its number that is compared.
+        key = (*active, *(float(o) if isinstance(o, Tensor) else o for o in options))
         if index in self._plans and self._plans[index][0] == key:
             return self._plans[index][1]
         settings = dynamics(group)

@@ -41,6 +41,8 @@ def refuse_duplicates(group: dict[str, Any], groups: Sequence[dict[str, Any]]) -
     params = group["params"] = [params] if isinstance(params, Tensor) else list(params)
     given = [item[0] if isinstance(item, tuple) else None for item in params]
     tensors = [item[1] if isinstance(item, tuple) else item for item in params]
+    if not all(isinstance(tensor, Tensor) for tensor in tensors):
+        return  # so does torch, for what it is
     seen = {id(p): index for index, other in enumerate(groups) for p in other["params"]}
     called = given if None not in given else names({**group, "params": tensors})
     for tensor, name in zip(tensors, called, strict=True):

@@ -48,7 +48,11 @@ class Resident:
     def commit(self, state_of: StateOf, new: State | None = None) -> None:
         """Write back a new state, or the one that ``read`` gave and that was changed in place."""
         assert self._state is not None
-        if new is not None:
+        if new is not None and len(self._views) == 1:
+            # A new momentum can take the place of the old one; the parameter has to stay.
+            self._state.position.copy_(new.position)
+            self._state, self._unbound = new._replace(position=self._state.position), True
+        elif new is not None:
             for target, value in zip(self._state, new, strict=True):
                 if target is not None and value is not None:
                     target.copy_(value)

@@ -1,0 +1,1 @@
+"""Benchmarks: what a step costs, next to the optimizers that others use."""

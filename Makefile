@@ -4,7 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PINS := pyproject.toml constraints.txt
-BENCHMARKS := $(sort $(wildcard benchmarks/*.py))
 
 .PHONY: demo test lint bench clean
 
@@ -22,8 +21,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 bench: $(VENV)/.bench
-	@test -n "$(BENCHMARKS)" || { echo "there are no benchmarks in this checkout" >&2; exit 1; }
-	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script; done
+	$(BIN)/cola bench
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis out build dist

@@ -133,12 +133,12 @@ class Estimate(NamedTuple):
         found = f"{self.mean:.5f} with a standard error of {self.mcse:.5f}"
         assert self.distance(exact) <= 4.0, f"found {found}, expected {exact:.5f}"
         for value in wrong:
-            assert self.distance(value) >= 10.0, f"{found} does not tell {exact:.5f} from {value:.5f}"
+            assert self.distance(value) >= 10.0, (
+                f"{found} does not tell {exact:.5f} from {value:.5f}"
+            )
 
 
-def estimates(
-    states: Iterable[State], observables: dict[str, Observable]
-) -> dict[str, Estimate]:
+def estimates(states: Iterable[State], observables: dict[str, Observable]) -> dict[str, Estimate]:
     """Means over times and chains; the chains are independent, so each is one batch."""
     found: dict[str, list[np.ndarray]] = {name: [] for name in observables}
     for state in states:

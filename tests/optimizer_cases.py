@@ -24,9 +24,9 @@ def ball(weight: Tensor) -> Tensor:
 
 
 def balance(first: Tensor, second: Tensor) -> Tensor:
-    """Two weights with a norm of √3 together and equal norms."""
-    one, other = first.square().sum(), second.square().sum()
-    return torch.stack([one + other - 3.0, one - other])
+    """Two equations that couple two weights: a norm of √3 together, and ⟨w, w'⟩ = ½."""
+    norm = first.square().sum() + second.square().sum()
+    return torch.stack([norm - 3.0, (first * second).sum() - 0.5])
 
 
 CONSTRAINTS: dict[str, Callable[[], cl.Constraint]] = {

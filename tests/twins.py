@@ -51,17 +51,12 @@ class Twin:
         half = ref.momenta(state) if momentum else ref.positions(state)
         return self.pieces[index].position(half + half) * self.unit
 
-    def slacks(self, state: ref.State) -> Tensor:
+    def slacks(self, index: int, state: ref.State) -> Tensor:
         """The slack of a system, flat."""
         half = ref.positions(state)
         if self.flat:
-            return half[0][len(half[0]) - self._count(half[0]) :]
-        return half[1].reshape(-1) if len(half) > 1 else half[0].new_zeros(0)
-
-    def _count(self, q: Tensor) -> int:
-        if self.slack is None:
-            return 0
-        return next(m for m in range(1, len(q)) if len(self.slack(q[: len(q) - m])) == m)
+            return half[0][len(self.pieces[index].position(state)) :]
+        return half[1].reshape(-1)
 
 
 def rows(dim: int) -> Callable[[Tensors], Tensors]:
@@ -99,7 +94,7 @@ def twin_of(case: Case) -> Twin:
         return Twin([ref.sphere_pieces(r, constraint.equality)], rows(constraint.dim), slack)
     if isinstance(constraint, Orthogonal):
         copies = case.shapes[0][0] if constraint.batch_dims else 1
-        pieces = [ref.orthogonal_pieces(20)] * copies
+        pieces = [ref.orthogonal_pieces(12)] * copies
         return Twin(pieces, matrices(constraint.batch_dims), unit=constraint.scale)
     assert isinstance(constraint, General), f"{case.name} has no twin"
     return general_twin(case, constraint)

@@ -28,7 +28,7 @@ def test_random_gradients_keep_the_weights_on_the_manifold(
     )
     for temperature in (0.0, 0.02):
         optimizer.param_groups[0]["temperature"] = temperature
-        for _ in range(case.steps(many=60, few=5)):
+        for _ in range(case.steps(150)):
             for w in weights:
                 w.grad = torch.randn(w.shape, dtype=dtype, generator=generator)
             optimizer.step()

@@ -119,19 +119,19 @@ def follow(case: Case, run: Run, steps: int, checks: int) -> None:
         if step % (steps // checks) == 0:
             found = literal.twin.lay([w.detach() for w in weights])
             assert_equal(found, [literal.twin.main(i, s) for i, s in enumerate(literal.closed())])
-    moved = max(float((w - w0).abs().max()) for w, w0 in zip(weights, start, strict=True))
+    moved = max(float((w.detach() - w0).abs().max()) for w, w0 in zip(weights, start, strict=True))
     assert moved > 1e-2
 
 
 @pytest.mark.parametrize("run", RUNS, ids=ids)
 @pytest.mark.parametrize("case", CASES, ids=ids)
 def test_the_optimizer_follows_the_reference(case: Case, run: Run) -> None:
-    follow(case, run, case.steps(many=STEPS, few=40), checks=10)
+    follow(case, run, case.steps(STEPS), checks=5)
 
 
 def test_a_general_constraint_follows_the_reference_for_as_long() -> None:
     case = next(case for case in CASES if case.name == "general_joint")
-    follow(case, RUNS[1], STEPS, checks=10)
+    follow(case, RUNS[1], STEPS, checks=5)
 
 
 def reference_noise(
@@ -167,7 +167,7 @@ def test_positions_slacks_and_momenta_follow_the_reference_under_noise(
     slack_zero = None if slack is None or constraint.elementwise else torch.zeros_like(slack)
     state = State(position, zero, slack, slack_zero)
     dynamics, fresh = run.dynamics(h, FRICTION, temperature), normals(12)
-    for step in range(case.steps(many=50, few=10)):
+    for step in range(case.steps(50)):
         noise = [fresh(w) for w in start]
         slack_noise = None if slack is None else fresh(slack)
         queue = [case.join(constraint, noise), slack_noise]
@@ -184,7 +184,7 @@ def compare(case: Case, literal: Literal, state: State, h: float) -> None:
     found = twin.lay(case.split(constraint, state.position))
     assert_equal(found, [twin.main(i, s) for i, s in closed])
     if state.slack is not None:
-        expected = torch.cat([twin.slacks(s) for _, s in closed])
+        expected = torch.cat([twin.slacks(i, s) for i, s in closed])
         assert_equal([state.slack.reshape(-1)], [expected])
     if literal.run.overdamped:
         return

@@ -5,12 +5,14 @@ there by the dynamics. Each test also says which wrong values its precision excl
 density at half (double) the temperature, and where the surface measure is not the obvious one,
 the obvious one.
 
-The choice of the step sizes. Time is measured in units of the relaxation time, about 1 for all
-targets. At temperature 1 on the unit circle the bias of E cos is 0.16 h overdamped, 0.18 h for
-OBA at friction 1 and 0.006 h^2 for BAOAB (test_order.py), while halving the temperature shifts
-it by 0.25; the other targets are alike. So ``h`` is 0.01 to 0.02 for the first order and 0.25
-for BAOAB, which leaves a bias of 0.002 to 0.004, and the number of chains is such that the
-standard error is 0.004 to 0.01: above the bias, and 20 to 60 times less than the shift.
+The choice of the step sizes. Every target has a relaxation time of about 1, in units of which
+``burn`` is given. At temperature 1 on the unit circle the bias of E cos is 0.16 h overdamped,
+0.18 h for OBA at friction 1 and 0.006 h^2 for BAOAB (test_order.py), while halving the
+temperature shifts it by 0.25; the other targets are alike. So ``h`` is 0.01 to 0.025 for the
+methods of first order and 0.25 for BAOAB, which leaves a bias of at most 0.004, and the number
+of chains makes the standard error 0.004 to 0.012: above the bias, and 20 to 60 times less than
+the shift. The general constraints are slow, so their chains start at a point from which the
+slowest mode of the observables is hardly excited.
 """
 
 from collections.abc import Callable
@@ -25,7 +27,11 @@ import targets
 from chains import OVERDAMPED, Observable, Run, Target, estimates, integrate, optimize
 from colangevin.constraints import Circle, General, Orthogonal, Sphere, State, Unconstrained
 
-pytestmark = pytest.mark.statistical
+pytestmark = [
+    pytest.mark.statistical,
+    # The fallback of large steps is not what is tested here.
+    pytest.mark.filterwarnings("error::colangevin.errors.ProjectionWarning"),
+]
 
 WORDS = [OVERDAMPED, "OBA", "BAOAB"]
 
@@ -47,18 +53,14 @@ class Case(NamedTuple):
             driver(self.target, run, seed), {n: k.observable for n, k in self.known.items()}
         )
         for name, known in self.known.items():
-            print(f"{name}: {found[name]}, exact {known.exact:.5f}, "
-                  f"{[round(found[name].distance(v), 1) for v in (known.exact, *known.wrong)]}")
-        for name, known in self.known.items():
             found[name].check(known.exact, *known.wrong)
 
 
-def plan(word: str, chains: int = 2000, coarse: float = 1.0) -> Run:
-    """Steps for a relaxation time of about 1, ``coarse`` times as long as usual."""
+def plan(word: str, chains: int = 2000, burn: float = 6.0, samples: int = 4) -> Run:
+    """Samples are one relaxation time apart, or two with momenta, whose burn-in is longer."""
     if word == OVERDAMPED:
-        return Run(word, 0.01 * coarse, burn=6.0, samples=4, every=1.0, chains=chains)
-    step = 0.25 if word == "BAOAB" else 0.02 * coarse
-    return Run(word, step, burn=10.0, samples=4, every=2.0, chains=chains)
+        return Run(word, 0.01, burn, samples, 1.0, chains)
+    return Run(word, 0.2 if word == "BAOAB" else 0.0125, burn + 3.0, samples, 2.0, chains)
 
 
 def zero(position: Tensor) -> Tensor:
@@ -186,8 +188,11 @@ def haar(rows: int, columns: int) -> Case:
 @pytest.mark.parametrize("shape", [(4, 2), (3, 3)])
 def test_haar_on_the_stiefel_manifold(shape: tuple[int, int], word: str) -> None:
     """Noise and projection commute with rotations, so Haar's measure has no bias at any step."""
-    step = 0.05 if word == OVERDAMPED else 0.25
-    haar(*shape).check(integrate, Run(word, step, 6.0, 4, 1.0, chains=1500), seed=3)
+    # The slowest mode of the squares relaxes with the rate 2r.
+    run = Run(word, 0.01, 1.0, 2, 0.5, chains=1500)
+    if word != OVERDAMPED:
+        run = Run(word, 0.2, 4.0, 4, 2.0, chains=1500)
+    haar(*shape).check(integrate, run, seed=3)
 
 
 def matrix_langevin_21() -> Case:
@@ -244,7 +249,7 @@ def matrix_langevin_32() -> Case:
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("case", [matrix_langevin_21, matrix_langevin_32])
 def test_matrix_langevin_on_the_stiefel_manifold(case: Callable[[], Case], word: str) -> None:
-    case().check(integrate, plan(word, chains=1500, coarse=2.0), seed=4)
+    case().check(integrate, plan(word, chains=1500, burn=4.0, samples=3), seed=4)
 
 
 # --- general constraints --------------------------------------------------------------------
@@ -296,13 +301,13 @@ def ellipse(projection: str) -> Case:
     constraint = General(
         lambda q: (q / AXES).square().sum() - 1.0, projection=projection, batch_dims=1, tolerance=1e-8
     )
-    return Case(Target(constraint, torch.tensor([0.0, -SHORT]), linear([0.7, 0.0])), ellipse_known())
+    return Case(Target(constraint, torch.tensor([0.42, -0.96]), linear([0.7, 0.0])), ellipse_known())
 
 
 def bounded() -> Case:
     """theta^2 / a^2 <= 1: with its slack the same ellipse."""
     constraint = General(lambda q: (q / LONG).square() - 1.0, inequality=True, batch_dims=1, tolerance=1e-8)
-    return Case(Target(constraint, torch.tensor([0.0]), linear([0.7])), ellipse_known())
+    return Case(Target(constraint, torch.tensor([0.42]), linear([0.7])), ellipse_known())
 
 
 def torus(projection: str) -> Case:
@@ -326,7 +331,7 @@ def torus(projection: str) -> Case:
     return Case(
         Target(
             General(g, projection=projection, batch_dims=1, tolerance=1e-8),
-            torch.tensor([0.0, major - minor, 0.0]),
+            torch.tensor([0.0, major + 0.8, 0.6]),
             linear([0.0, 0.0, pull]),
         ),
         {
@@ -350,14 +355,18 @@ GENERAL = {
 
 @pytest.mark.parametrize("name", GENERAL)
 def test_surface_measure_of_a_general_constraint_overdamped(name: str) -> None:
-    GENERAL[name]().check(integrate, plan(OVERDAMPED, chains=6000)._replace(samples=2), seed=5)
+    run = plan(OVERDAMPED, chains=3000, burn=2.0, samples=2)
+    if name.startswith("torus"):
+        run = run._replace(step=0.015, chains=2000, burn=3.0, samples=1)
+    GENERAL[name]().check(integrate, run, seed=5)
 
 
 @pytest.mark.parametrize("word", ["OBA", "BAOAB"])
 @pytest.mark.parametrize("name", ["ellipse", "torus", "bounded"])
 def test_surface_measure_of_a_general_constraint(name: str, word: str) -> None:
     """RATTLE does not use the projection of the overdamped step."""
-    GENERAL[name]().check(integrate, plan(word, chains=6000, coarse=2.0)._replace(samples=2), seed=6)
+    run = plan(word, chains=3000, burn=2.0, samples=2)
+    GENERAL[name]().check(integrate, run if word == "BAOAB" else run._replace(step=0.025), seed=6)
 
 
 # --- through the optimizer ------------------------------------------------------------------
@@ -395,4 +404,4 @@ def test_a_wide_weight_is_haar_distributed_under_the_optimizer() -> None:
         name: k._replace(observable=lambda s, f=k.observable: f(State(s.position.mT)))
         for name, k in case.known.items()
     }
-    Case(wide, known).check(optimize, Run("OBA", 0.25, 6.0, 4, 1.0, chains=1500), seed=8)
+    Case(wide, known).check(optimize, Run("OBA", 0.2, 4.0, 4, 2.0, chains=1500), seed=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 import torch
@@ -68,6 +68,7 @@ class Setting:
         temperature: of the contestants that have one.
         reference: module of the literal formulas.
         seed: of noise.
+        device: where everything is.
     """
 
     weights: Sequence[Weight]
@@ -77,6 +78,7 @@ class Setting:
     temperature: float = 1e-6
     reference: ModuleType | None = None
     seed: int = 0
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
     def parameters(self) -> int:
@@ -85,15 +87,18 @@ class Setting:
 
     def only(self, indices: Sequence[int]) -> Setting:
         """The same with some of the weights."""
-        return Setting(
-            [self.weights[i] for i in indices],
-            [self.initial[i] for i in indices],
-            self.lr,
-            self.momentum,
-            self.temperature,
-            self.reference,
-            self.seed,
+        return replace(
+            self,
+            weights=[self.weights[i] for i in indices],
+            initial=[self.initial[i] for i in indices],
         )
+
+    def stacked(self) -> Setting:
+        """The same weights, which are matrices of one shape, as one tensor."""
+        first = self.weights[0]
+        shape = (len(self.weights), *first.shape)
+        one = Weight(shape, first.kind, first.radius, stacked=True)
+        return replace(self, weights=[one], initial=[torch.stack(list(self.initial))])
 
 
 @dataclass
@@ -108,7 +113,9 @@ class Contestant:
         violation: relative violation of the constraint, or None without a constraint.
         bucket: numbers in its largest bucket, 0 if it has none.
         note: what is remarkable after the steps, or nothing.
+        compiles: whether its first step compiles and says nothing about the others.
         taken: steps made so far.
+        pace: seconds of a step, roughly.
     """
 
     step: Callable[[], object]
@@ -118,7 +125,9 @@ class Contestant:
     violation: Callable[[], float | None] = lambda: None
     bucket: int = 0
     note: Callable[[], str] = lambda: ""
+    compiles: bool = False
     taken: int = 0
+    pace: float = 0.0
     _source: Iterator[tuple[Sequence[Tensor], float]] = field(default_factory=lambda: iter(()))
 
     def feed(self, pool: Sequence[Sequence[Tensor]]) -> None:

@@ -93,13 +93,12 @@ def _system(reference: Any, weight: Weight, initial: Tensor) -> tuple[Any, tuple
         pieces = reference.orthogonal_pieces(ITERATIONS)
         return pieces, (position, torch.zeros_like(position))
     if weight.kind == "circle":
-        slack = reference.circle_slack(initial, weight.radius)
-        parts = (initial.clone(), slack)
+        parts = [initial.clone(), reference.circle_slack(initial, weight.radius)]
         pieces = reference.circle_pieces(weight.radius)
     else:
-        parts = (initial.clone(),)
+        parts = [initial.clone()]
         pieces = reference.unconstrained_pieces()
-    return pieces, parts + tuple(torch.zeros_like(part) for part in parts)
+    return pieces, (*parts, *(torch.zeros_like(part) for part in parts))
 
 
 def _violation(pieces: Any, weight: Weight, state: tuple[Tensor, ...]) -> float:

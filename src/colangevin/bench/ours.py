@@ -11,11 +11,9 @@ from torch import Tensor, nn
 from colangevin.bench.contestant import Contestant, Setting, Weight, bytes_of
 from colangevin.constraints import Circle, Constraint, Orthogonal
 from colangevin.optimizers import CoLA
+from colangevin.optimizers.buckets import make_buckets
 
 Build = Callable[[Setting], Contestant]
-
-SMALL = 1 << 14
-"""Below this size elementwise parameters share a bucket."""
 
 
 def constraint_of(weight: Weight) -> Constraint | None:
@@ -28,7 +26,11 @@ def constraint_of(weight: Weight) -> Constraint | None:
 
 
 def cola(
-    *, momentum: bool = True, noise: bool = False, fused: bool | None = None, lr: float | None = None
+    *,
+    momentum: bool = True,
+    noise: bool = False,
+    fused: bool | None = None,
+    lr: float | None = None,
 ) -> Build:
     """CoLA on a work's weights: under- or overdamped, with or without a temperature."""
 
@@ -42,10 +44,12 @@ def cola(
             lr=setting.lr if lr is None else lr,
             momentum=setting.momentum if momentum else 0.0,
             temperature=setting.temperature if noise else 0.0,
-            generator=torch.Generator(parameters[0].device).manual_seed(setting.seed),
+            generator=torch.Generator(setting.device).manual_seed(setting.seed),
             fused=fused,
         )
-        return contestant_of(optimizer, setting.weights, parameters, constraints)
+        made = contestant_of(optimizer, parameters, constraints)
+        made.compiles = bool(fused)
+        return made
 
     return build
 
@@ -71,7 +75,6 @@ def group(
 
 def contestant_of(
     optimizer: CoLA,
-    weights: Sequence[Weight],
     parameters: Sequence[Tensor],
     constraints: Sequence[Constraint],
     step: Callable[[], object] | None = None,
@@ -93,27 +96,26 @@ def contestant_of(
         parameters=sum(p.numel() for p in parameters),
         state_bytes=lambda: bytes_of([optimizer]),
         violation=violation,
-        bucket=largest_bucket(weights),
+        bucket=largest_bucket(optimizer),
         note=note,
     )
 
 
-def largest_bucket(weights: Sequence[Weight]) -> int:
+def largest_bucket(optimizer: CoLA) -> int:
     """Numbers in the largest set of weights that one batched operation moves."""
-    sizes: dict[tuple[object, ...], int] = {}
-    for index, weight in enumerate(weights):
-        key: tuple[object, ...] = (weight.kind, weight.radius)
-        if weight.kind == "orthogonal":
-            key = (weight.kind, *weight.matrix)
-        elif weight.numel >= SMALL:
-            key = (index,)
-        sizes[key] = sizes.get(key, 0) + weight.numel
-    return max(sizes.values())
+    buckets = [
+        bucket
+        for entry in optimizer.param_groups
+        for bucket in make_buckets(
+            entry["constraint"], entry["params"], [""] * len(entry["params"])
+        )
+    ]
+    return max(sum(p.numel() for p in bucket.parameters) for bucket in buckets)
 
 
 def draw_alone(setting: Setting) -> Contestant:
     """``normal_`` of as many numbers as there are weights: the noise without a step."""
-    buffer = torch.empty(setting.parameters, device=setting.initial[0].device)
+    buffer = torch.empty(setting.parameters, device=setting.device)
     generator = torch.Generator(buffer.device).manual_seed(setting.seed)
     return Contestant(
         step=lambda: buffer.normal_(generator=generator),

@@ -131,7 +131,7 @@ def parametrized(library: str) -> Build:
         optimizer = _sgd(parameters, setting.lr, setting.momentum)
 
         def values() -> list[Tensor]:
-            return [holder.weight for holder in holders]  # type: ignore[misc]
+            return [holder.weight for holder in holders]
 
         def step() -> None:
             optimizer.zero_grad()
@@ -200,7 +200,9 @@ def _assemble(
     setting: Setting, make: Make, lay: Callable[[Weight, Tensor], Laid], kind: str
 ) -> Contestant:
     """An optimizer on the weights of a kind, and fused SGD on the rest."""
-    ours, rest, values, gradients = [], [], [], []
+    ours: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
+    values, gradients = [], []
     for weight, initial in zip(setting.weights, setting.initial, strict=True):
         special = kind in ("all", weight.kind)
         parameter, value, gradient = (lay if special else _plain)(weight, initial)

@@ -66,40 +66,33 @@ def time_steps(contestant: Contestant, count: int, device: torch.device) -> floa
     return seconds / count
 
 
-def warm_up(contestant: Contestant, effort: Effort, device: torch.device) -> float:
-    """Make the first steps, which compile and allocate; return the time of a later one."""
-    first = time_steps(contestant, 1, device)
-    if first > effort.seconds:
-        return first
-    # Again for memory that is only now reused, and once more for the time.
-    second = time_steps(contestant, 1, device)
-    return min(second, time_steps(contestant, 1, device)) if second < effort.seconds else second
+def warm_up(contestant: Contestant, effort: Effort, device: torch.device) -> None:
+    """Make the first steps, which compile and allocate, and note the time of a later one."""
+    contestant.pace = time_steps(contestant, 1, device)
+    for _ in range(2):  # the first of these two may still meet memory for the first time
+        if contestant.compiles or contestant.pace < effort.seconds / 3:
+            contestant.pace = time_steps(contestant, 1, device)
 
 
 def interleave(
     contestants: Sequence[Contestant], effort: Effort, device: torch.device, tick: Tick
 ) -> list[list[float]]:
-    """Seconds of a step in every round, for every contestant.
+    """Seconds of a step in every round, for every contestant, after ``warm_up``.
 
     A contestant that is too slow for all rounds takes part in the first ones.
     """
-    paces = []
-    for contestant in contestants:
-        paces.append(warm_up(contestant, effort, device))
-        tick("warming up")
-    counts = [max(1, min(500, round(effort.round_seconds / pace))) for pace in paces]
+    counts = [max(1, min(500, round(effort.round_seconds / c.pace))) for c in contestants]
     times: list[list[float]] = [[] for _ in contestants]
     spent = [0.0] * len(contestants)
     for turn in range(effort.rounds):
         # Each round begins with another contestant, so that none has a place of its own.
         for place in range(len(contestants)):
             index = (place + turn) % len(contestants)
-            expected = counts[index] * paces[index]
-            if times[index] and spent[index] + expected > effort.seconds:
+            contestant, count = contestants[index], counts[index]
+            if times[index] and spent[index] + count * contestant.pace > effort.seconds:
                 continue
-            found = time_steps(contestants[index], counts[index], device)
-            times[index].append(found)
-            spent[index] += found * counts[index]
+            times[index].append(time_steps(contestant, count, device))
+            spent[index] += times[index][-1] * count
         tick(f"round {turn + 1}")
     return times
 
@@ -138,7 +131,7 @@ def _profiled_peak(step: Callable[[], object]) -> int:
     activities = [torch.profiler.ProfilerActivity.CPU]
     with _quiet_stderr(), torch.profiler.profile(activities=activities, profile_memory=True) as run:
         step()
-    results = run.profiler.kineto_results  # type: ignore[union-attr]
+    results = run.profiler.kineto_results
     events = [event for event in results.events() if event.name() == "[memory]"]
     current = peak = 0
     for event in sorted(events, key=lambda event: event.start_ns()):

@@ -72,6 +72,8 @@ class Work:
         weights: kinds and shapes.
         entries: the contestants.
         lr: learning rate of all that set none.
+        series: tells parts of a work apart.
+        x: of a scaling study, the size.
     """
 
     letter: str
@@ -79,6 +81,8 @@ class Work:
     weights: Sequence[Weight]
     entries: Sequence[Entry]
     lr: float = 0.1
+    series: str = ""
+    x: float | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,7 @@ def work_b(sizes: Sizes) -> Work:
         Entry(ORTHOGONAL_OVERDAMPED, cola(momentum=False), to, ours=True),
         Entry(ORTHOGONAL_NOISY, cola(noise=True), to, ours=True),
         Entry(POGO, peers.pogo(), to),
-        Entry(MUON, peers.muon, to),
+        Entry(MUON, peers.muon, to, cubic=True),
         Entry(SGD_MOMENTUM, peers.sgd(momentum=True), to),
         Entry(ADAM, peers.torch_optimizer("Adam", fused=True), to),
         Entry(LITERAL, literal, to),
@@ -225,7 +229,7 @@ def work_d(sizes: Sizes) -> Work:
         Entry(BOTH_EAGER, cola(fused=False), ours=True),
         Entry(EUCLIDEAN + " and SGD", peers.geoopt(canonical=False)),
         Entry(POGO + " and SGD", peers.pogo()),
-        Entry(MUON + " and SGD", peers.muon),
+        Entry(MUON + " and SGD", peers.muon, cubic=True),
         Entry(ADAM, peers.torch_optimizer("Adam", fused=True)),
         Entry(CANONICAL + " and SGD", peers.geoopt(canonical=True), cubic=True),
         Entry(LITERAL, literal),

@@ -29,7 +29,7 @@ def main() -> None:
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of data, weights, batches and noise.")] = 0,
     epochs: Annotated[
-        int | None, typer.Option(help="Epochs to train; the paper uses 10,000 (default: 400).")
+        int | None, typer.Option(help="Epochs to train; the paper uses 10,000 (default: 600).")
     ] = None,
     out: Annotated[
         Path, typer.Option(help="A directory, or the picture's file name (.png, .pdf or .svg).")
@@ -43,6 +43,44 @@ def demo(
     from colangevin.cli.demo import run_demo
 
     raise typer.Exit(run_demo(seed=seed, epochs=epochs, out=out, jobs=jobs))
+
+
+@app.command()
+def bench(
+    works: Annotated[
+        str | None, typer.Option(help="Letters of the works, such as a,c (default: all, a to f).")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory of the JSON, picture and page.")] = Path(
+        "out"
+    ),
+    rounds: Annotated[
+        int | None, typer.Option(help="How often the contestants take turns (default: 5).")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small works, rough figures.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="1,000 steps in every row, slow peers as well.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option(help="Threads of torch.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of weights, gradients and noise.")] = 0,
+    reference: Annotated[
+        Path | None, typer.Option(help="tests/reference.py of a checkout: the printed formulas.")
+    ] = None,
+) -> None:
+    """Time the optimizer against others, with memory and violation; < 5 minutes on 2 cores."""
+    from colangevin.cli.bench import run_bench
+
+    raise typer.Exit(
+        run_bench(
+            works=works,
+            out=out,
+            rounds=rounds,
+            short=quick,
+            complete=full,
+            threads=threads,
+            seed=seed,
+            reference=reference,
+        )
+    )
 
 
 def run() -> None:

@@ -158,6 +158,8 @@ class Constraint(ABC):
         if not self.quotient or state.momentum is None:
             return state
         momentum = self.tangent(state, state.momentum, state.slack_momentum)
+        # The position's rounding leaves a share of a large normal part: twice is enough.
+        momentum = self.tangent(state, *momentum)
         return state._replace(momentum=momentum.main, slack_momentum=momentum.slack)
 
     @abstractmethod

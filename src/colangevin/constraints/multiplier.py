@@ -58,4 +58,15 @@ def polar_factor(matrix: Tensor) -> Tensor:
                 [0.8000]])
     """
     left, _, right = torch.linalg.svd(matrix, full_matrices=False)
-    return left @ right
+    return polish(left @ right)
+
+
+def polish(factor: Tensor) -> Tensor:
+    """One Newton–Schulz step, which takes the rounding off columns that are all but orthonormal.
+
+    Example:
+        >>> polish(torch.tensor([[0.6001], [0.8001]]))
+        tensor([[0.6000],
+                [0.8000]])
+    """
+    return 1.5 * factor - 0.5 * factor @ (factor.mT @ factor)

@@ -12,11 +12,14 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints.base import Constraint, Scalar, State, Vector, plus
-from colangevin.constraints.multiplier import polar_factor, quasi_newton
+from colangevin.constraints.multiplier import polar_factor, polish, quasi_newton
 from colangevin.errors import ConstraintError, ConvergenceError, ProjectionWarning
 
 BLIND_ITERATIONS = 12
 """Iterations on an accelerator, where a look at the residual would wait for the device."""
+
+FAR = 2.0
+"""Entries of Q̄ᵀQ̄ from which on the s × s residual, a sum of such terms, loses digits."""
 
 
 @dataclass
@@ -163,22 +166,27 @@ class Orthogonal(Constraint):
         """Q̄ − QΛ on the manifold, and the part QΛ that was taken off."""
         tolerance = self.tolerance or (1e-14 if proposal.dtype == torch.float64 else 5e-7)
         look = proposal.device.type == "cpu" or self._watch.synchronous
+        gram = self._over_scale(proposal, proposal)
         multiplier, error = quasi_newton(
             self._over_scale(position, proposal),
-            self._over_scale(proposal, proposal),
+            gram,
             tolerance,
             self.max_iterations if look else min(self.max_iterations, BLIND_ITERATIONS),
             look=look,
         )
         normal = _times(position, multiplier)
         moved = proposal - normal
-        # Rounding may keep a large matrix just above the tolerance: that is no failure.
-        failed = ~(error <= 4 * tolerance)  # a NaN has failed as well
+        # A tolerance below rounding cannot be reached: that is no failure.
+        reachable = max(tolerance, 4 * torch.finfo(proposal.dtype).eps)
+        failed = ~(error <= reachable)  # a NaN has failed as well
         if not look:
             return self._stay(failed, position, proposal, moved, normal)
-        if bool(failed.any()):
-            moved[failed] = self._polar(proposal[failed])
-            normal[failed] = proposal[failed] - moved[failed]
+        far = gram.amax(dim=(-2, -1)) > FAR
+        if bool((failed | far).any()):
+            moved[far] = polish(moved[far] / self.scale) * self.scale
+            if bool(failed.any()):
+                moved[failed] = self._polar(proposal[failed])
+            normal = proposal - moved
         return moved, normal
 
     def _stay(

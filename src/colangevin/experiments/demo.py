@@ -51,7 +51,7 @@ SEEDS = 2**32 // len(Stream)
 class Settings:
     """What the five methods have in common: the paper's settings but for the epochs."""
 
-    epochs: int = 400
+    epochs: int = 600
     seed: int = 0
     hidden: int = 500
     train_points: int = 100

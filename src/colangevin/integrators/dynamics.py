@@ -13,6 +13,10 @@ from colangevin.integrators import pieces
 from colangevin.integrators.scheme import Drift, Impulse, Move, Scheme
 
 
+FAINT = 1e-30
+"""Up to this lr a step is below any rounding, while 1/lr would overflow float32."""
+
+
 class DriftBy(NamedTuple):
     """A with its time."""
 
@@ -71,15 +75,15 @@ class Dynamics(NamedTuple):
         if self.is_overdamped:
             return (OverdampedBy(self.lr, math.sqrt(2.0 * self.temperature * self.lr) or None),)
         moves = self.scheme.first if first else self.scheme.moves
-        return tuple(self._action(move) for move in moves if self.lr or isinstance(move, Impulse))
+        moving = self.lr > FAINT
+        return tuple(self._action(move) for move in moves if moving or isinstance(move, Impulse))
 
     def _action(self, move: Move) -> Action:
         if isinstance(move, Drift):
             return DriftBy(-self.lr * move.fraction)
         decay, weight, scale = move.coefficients(self.decay)
-        # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning;
-        # where it moves by less than any rounding, its square would overflow float32.
-        felt = self.lr > 1e-30 * self.temperature
+        # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
+        felt = self.lr > FAINT * max(self.temperature, 1.0)
         noise = -scale * math.sqrt(self.temperature / self.lr) if felt else 0.0
         return ImpulseBy(decay, weight or None, noise or None)
 

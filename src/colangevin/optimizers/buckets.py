@@ -48,7 +48,7 @@ class Bucket:
     def gather(self, tensors: Sequence[Tensor]) -> Tensor:
         """Lay tensors of the parameters' shapes out as one batch."""
         dtype = work_dtype(self.parameters[0].dtype)
-        batches = [self.constraint.to_batch(tensor).to(dtype) for tensor in tensors]
+        batches = [self.constraint.to_batch(tensor.detach()).to(dtype) for tensor in tensors]
         if len(batches) == 1:
             return batches[0]
         if batches[0].dim() == 3 and batches[0].stride(-1) != 1:

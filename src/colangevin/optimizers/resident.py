@@ -26,6 +26,7 @@ class Resident:
         self.bucket = bucket
         self._state: State | None = None
         self._views: list[Tensor] = []
+        self._bound: list[tuple[Tensor, str, Tensor]] = []
         self._unbound = True
         self._rows = [bucket.constraint.to_batch(p).shape[0] for p in bucket.parameters]
 
@@ -34,12 +35,17 @@ class Resident:
         """Residence for a bucket, or None if its parameters do not allow it."""
         half = any(p.dtype in (torch.bfloat16, torch.float16) for p in bucket.parameters)
         contiguous = all(parameter.is_contiguous() for parameter in bucket.parameters)
-        return cls(bucket) if contiguous and not half and not bucket.constraint.joint else None
+        # A sphere over an inner dimension of a kernel, say, is laid out by a copy.
+        viewed = all(
+            bucket.constraint.to_batch(p).data_ptr() == p.data_ptr() for p in bucket.parameters
+        )
+        fits = contiguous and viewed and not half and not bucket.constraint.joint
+        return cls(bucket) if fits else None
 
     def read(self, state_of: StateOf, momentum: bool) -> State:
         """The current state."""
         state = self._state
-        if state is None or not self._is_current(state_of, state, momentum):
+        if state is None or self._unbound or not self._is_current(state_of, state, momentum):
             return self._adopt(state_of, momentum)
         if len(self._views) > 1:
             torch.cat(self._views, out=state.position)
@@ -65,12 +71,8 @@ class Resident:
         """Whether parameters and state still lie where they did (they may be replaced)."""
         if momentum != (state.momentum is not None):
             return False
-        entry = state_of.get(self.bucket.parameters[0], {})
-        parts = zip((MOMENTUM, SLACK, SLACK_MOMENTUM), state[1:], strict=True)
-        for key, tensor in parts:
-            stored = entry.get(key)
-            if tensor is not None and (stored is None or stored.data_ptr() != tensor.data_ptr()):
-                return False
+        if any(state_of.get(p, {}).get(key) is not part for p, key, part in self._bound):
+            return False  # another batch has moved some of the parameters, or it was reset
         return all(
             view.data_ptr() == parameter.data_ptr() and view.dtype == parameter.dtype
             for view, parameter in zip(self._views, self.bucket.parameters, strict=True)
@@ -86,6 +88,7 @@ class Resident:
 
     def _bind(self, state_of: StateOf, state: State) -> None:
         bucket = self.bucket
+        self._bound = []
         if state.momentum is not None:
             self._point(state_of, MOMENTUM, bucket.scatter(state.momentum))
         if state.slack is not None:
@@ -100,4 +103,5 @@ class Resident:
         for parameter, part in zip(self.bucket.parameters, parts, strict=True):
             stored = state_of[parameter].get(key)
             if stored is None or stored.data_ptr() != part.data_ptr():
-                state_of[parameter][key] = part
+                state_of[parameter][key] = stored = part
+            self._bound.append((parameter, key, stored))

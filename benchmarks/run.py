@@ -1,0 +1,51 @@
+"""Run the benchmark and renew the results in the repository and the page about them."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from colangevin.bench import report
+from colangevin.bench.record import Record
+from colangevin.cli.bench import run_bench
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--brief",
+        action="store_true",
+        help="five minutes: fewer steps where they are slow, no slow peers",
+    )
+    parser.add_argument(
+        "--page-only", action="store_true", help="write the page anew from the stored results"
+    )
+    arguments = parser.parse_args()
+    if not arguments.page_only:
+        # Nothing in the repository changes unless the run comes to its end.
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder)
+            reference = ROOT / "tests" / "reference.py"
+            code = run_bench(out=out, complete=not arguments.brief, reference=reference)
+            if code:
+                return code
+            RESULTS.mkdir(parents=True, exist_ok=True)
+            for name in ("bench.json", "bench.png"):
+                shutil.copyfile(out / name, RESULTS / name)
+    record = Record.load(RESULTS / "bench.json")
+    page = report.markdown(record, picture=report.DOCS_PICTURE, json=report.DOCS_JSON)
+    PAGE.write_text(page, encoding="utf-8")
+    for path in (RESULTS / "bench.json", RESULTS / "bench.png", PAGE):
+        print(f"Wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

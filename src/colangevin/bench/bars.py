@@ -1,0 +1,205 @@
+"""The figures to be reached, and what a run says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from colangevin.bench import scaling, works
+from colangevin.bench.record import Bar, Record, Row
+
+VIOLATION = 1e-6
+
+STREAMS = (
+    "a step must read θ, ξ, ω and the gradient and write θ, ξ, ω: 7 streams of memory where SGD "
+    "with momentum has 5, and about 25 operations a weight where SGD has 4"
+)
+WHY = {
+    "fused": STREAMS,
+    "eager": STREAMS + "; eager code makes a pass over the block for each operation",
+    "overdamped": "5 streams of memory where SGD has 3, and a division and a square root",
+    "noise": "the normals are drawn by `normal_` and read again by the step",
+    "products": (
+        "the s × s iterations and the copies into and out of the batch come on top of three "
+        "large products"
+    ),
+    "small": "matrices this small are bound by calls and copies, not by arithmetic",
+    "training": "the optimizer's share of the step is larger than the bar allows",
+    "scratch": "the batch of equal shapes is gathered, and the proposal and its normal part are "
+    "tensors of the batch's size",
+    "cache": "small sizes fit into the cache and large ones do not, so that time grows faster "
+    "than the size in between; SGD shows the same",
+    "violation": "float32 rounding, or too few iterations",
+}
+
+
+def judge(record: Record) -> list[Bar]:
+    """All bars that belong to the works of the run."""
+    found = [*_circle(record), *_orthogonal(record), *_training(record), *_memory(record)]
+    found += [*_scaling(record), _violation(record)]
+    return [bar for bar in found if bar.work in ("", *record.works)]
+
+
+def _bar(
+    work: str, text: str, limit: float, measured: float | None, why: str, aim: str = ""
+) -> Bar:
+    met = None if measured is None else measured <= limit
+    return Bar(work, text, limit, measured, aim, met, WHY[why] if met is False else "")
+
+
+class Table:
+    """The rows of a work by label.
+
+    Args:
+        rows: rows of one work.
+    """
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = {row.label: row for row in rows}
+
+    def ratio(self, label: str, *to: str) -> float | None:
+        """The time of a row over the summed times of others."""
+        seconds = [self.seconds(name) for name in (label, *to)]
+        if None in seconds:
+            return None
+        above, *below = [value for value in seconds if value is not None]
+        return above / sum(below)
+
+    def seconds(self, label: str) -> float | None:
+        """The time of a row, unless it was estimated."""
+        row = self._rows.get(label)
+        return None if row is None or row.estimated else row.seconds
+
+    def violation(self, label: str) -> float | None:
+        """The violation of a row."""
+        row = self._rows.get(label)
+        return None if row is None else row.violation
+
+
+def _circle(record: Record) -> list[Bar]:
+    table = Table(record.of_work("a"))
+    noisy = table.ratio(works.NOISY_FUSED, works.CIRCLE_FUSED, works.DRAW)
+    to_draw = table.ratio(works.NOISY_FUSED, works.DRAW)
+    aim = "below the draw alone"
+    if to_draw is not None:
+        aim += f" ({to_draw:.2f} of it)"
+    return [
+        _bar(
+            "a",
+            "circle, fused, to fused SGD with momentum",
+            2.5,
+            table.ratio(works.CIRCLE_FUSED, works.SGD_MOMENTUM),
+            "fused",
+            "1.5",
+        ),
+        _bar(
+            "a",
+            "circle, eager, to fused SGD with momentum",
+            8.0,
+            table.ratio(works.CIRCLE_EAGER, works.SGD_MOMENTUM),
+            "eager",
+        ),
+        _bar(
+            "a",
+            "circle overdamped, fused, to fused SGD",
+            2.0,
+            table.ratio(works.OVERDAMPED_FUSED, works.SGD),
+            "overdamped",
+        ),
+        _bar(
+            "a",
+            "circle at τ > 0, fused, to its τ = 0 step and `normal_` together",
+            1.2,
+            noisy,
+            "noise",
+            aim,
+        ),
+    ]
+
+
+def _orthogonal(record: Record) -> list[Bar]:
+    kernels, small = Table(record.of_work("b")), Table(record.of_work("c"))
+    ours = works.ORTHOGONAL
+    held = _violated(kernels, ours)
+    found = [
+        _bar(
+            "b",
+            f"orthogonal to geoopt Euclidean{held}",
+            0.6,
+            kernels.ratio(ours, works.EUCLIDEAN),
+            "products",
+        ),
+        _bar(
+            "b",
+            "orthogonal to the printed formulas with K = 10",
+            0.2,
+            kernels.ratio(ours, works.LITERAL),
+            "products",
+        ),
+    ]
+    theirs = small.violation(works.POGO_STACKED)
+    other = "" if theirs is None else f" (POGO's: {theirs:.0e})"
+    for label in (works.ORTHOGONAL_STACKED, works.ORTHOGONAL):
+        layout = "one stacked tensor" if label == works.ORTHOGONAL_STACKED else "separate tensors"
+        text = f"orthogonal, {layout}, to POGO on a stacked one{_violated(small, label)}{other}"
+        ratio = small.ratio(label, works.POGO_STACKED)
+        found.append(_bar("c", text, 1.0, ratio, "small"))
+    return found
+
+
+def _violated(table: Table, label: str) -> str:
+    found = table.violation(label)
+    return "" if found is None else f", at violation {found:.0e}"
+
+
+def _training(record: Record) -> list[Bar]:
+    rows = record.of_work("e")
+    found = []
+    for name, label, limit in (
+        ("784", works.CIRCLE_FUSED, 1.10),
+        ("ResNet", works.ORTHOGONAL, 1.5),
+    ):
+        table = Table([row for row in rows if row.series.startswith(name)])
+        kind = "circle, fused" if label == works.CIRCLE_FUSED else "orthogonal"
+        series = next((row.series for row in rows if row.series.startswith(name)), name)
+        text = f"whole training step, {series}, {kind}, to the same with fused SGD"
+        ratio = table.ratio(label, works.SGD_MOMENTUM)
+        found.append(_bar("e", text, limit, ratio, "training"))
+    return found
+
+
+def _largest(
+    record: Record, choose: Callable[[Row], bool], value: Callable[[Row], float | None]
+) -> float | None:
+    values = [value(row) for row in record.rows if row.ours and choose(row)]
+    known = [found for found in values if found is not None]
+    return max(known) if known else None
+
+
+def _memory(record: Record) -> list[Bar]:
+    circle = _largest(record, lambda r: r.work == "a", lambda r: r.state)
+    matrix = _largest(record, lambda r: r.work in "bc", lambda r: r.state)
+    elementwise = _largest(record, lambda r: r.work == "a", lambda r: r.scratch_share)
+    batched = _largest(record, lambda r: r.work in "bc", lambda r: r.scratch_share)
+    return [
+        _bar("a", "extra state of the circle, floats a weight", 2.0, circle, "scratch"),
+        _bar("b", "extra state of an orthogonal weight, floats a weight", 1.0, matrix, "scratch"),
+        _bar("a", "scratch of the circle, over its largest bucket", 1.0, elementwise, "noise"),
+        _bar("b", "scratch of orthogonal steps, over the largest bucket", 1.0, batched, "scratch"),
+    ]
+
+
+def _scaling(record: Record) -> list[Bar]:
+    fused = record.slopes.get(scaling.PARAMETERS, {}).get(works.CIRCLE_FUSED)
+    side = record.slopes.get(scaling.SIDE, {}).get(works.ORTHOGONAL)
+    count = record.slopes.get(scaling.COUNT, {}).get(works.ORTHOGONAL)
+    return [
+        _bar("f", "power of the number of circle-constrained weights", 1.1, fused, "cache"),
+        _bar("f", "power of the side of an orthogonal matrix", 3.1, side, "cache"),
+        _bar("f", "power of the number of orthogonal matrices", 1.1, count, "cache"),
+    ]
+
+
+def _violation(record: Record) -> Bar:
+    worst = _largest(record, lambda row: True, lambda row: row.violation)
+    text = "largest violation in any row of this library"
+    return _bar("", text, VIOLATION, worst, "violation")

@@ -1,0 +1,40 @@
+"""Words around the figures: how to read them."""
+
+from __future__ import annotations
+
+INTRODUCTION = """# Benchmarks
+
+What a step of `CoLA` costs next to the optimizers that people use now. This page is written by
+the program from the record of one run, [bench.json]({json}); `make bench` runs it anew, and
+`cola bench` runs the same works on any machine in less than five minutes.
+"""
+
+READING = """## How to read it
+
+- **Time** is one step, the best of several rounds in which all contestants of a work take turns,
+  so that all of them meet the same moods of the machine. Only ratios within one work are
+  comparable; times of another day or machine are not. `~` marks a time that was scaled up from
+  one smaller matrix because the whole would take too long.
+- **Ratio** is the time over that of the row named above the table, or else in the cell.
+- **State** and **scratch** are floats a weight: what the optimizer keeps between steps beyond
+  weight and gradient, and what torch allocates within a step at most. Workspaces inside BLAS and
+  LAPACK are not counted.
+- **Violation** is the largest entry of QᵀQ − I, or of (θ² + ξ²)/r² − 1, in double precision,
+  after the number of steps in brackets; an asterisk says that one weight of each shape made those
+  steps, where all of them would take too long.
+- Gradients are random, of Frobenius norm 0.1 for every weight (that is the size they have in
+  training), and stay the same for 10 steps: momentum builds up, and nothing converges. The learning
+  rate is 0.1 and the momentum 0.9 unless a row says otherwise. Everything is float32.
+- `fused` means one compiled kernel for each elementwise geometry, `eager` none; without either
+  word only matrix products matter. The first, compiling step is not in the times.
+- Peers: *geoopt* moves tall matrices, so kernels are reshaped for it; *POGO* takes a stack of
+  matrices, or goes one by one; a reparametrisation (*torch*, *geotorch*) is timed with its own
+  forward and backward pass; *Muon* makes updates orthogonal, not weights. What a peer cannot
+  constrain, fused SGD moves. *The printed formulas* are the library's test oracle in float32:
+  the sources' equations as they stand, without any of the work that went into speed.
+"""
+
+BARS = """## What was to be reached
+
+A ratio is met if it is at most the bar. Every bar is here with its figure, met or not.
+"""

@@ -1,0 +1,179 @@
+"""Temperature schedules beside learning-rate schedules."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from optimizer_cases import network, same, train, values_of
+from torch import nn
+
+import colangevin as cl
+
+
+def optimizer_at(*temperatures: float) -> cl.CoLA:
+    groups = [
+        {"params": [nn.Parameter(torch.zeros(2))], "temperature": temperature}
+        for temperature in temperatures
+    ]
+    return cl.CoLA(groups, lr=0.1, momentum=0.9)
+
+
+def temperatures(optimizer: cl.CoLA) -> list[float]:
+    return [group["temperature"] for group in optimizer.param_groups]
+
+
+class TestFactors:
+    def test_linear(self) -> None:
+        factor = cl.annealing(4, final=0.2, shape="linear")
+        assert [factor(step) for step in range(6)] == pytest.approx([1, 0.8, 0.6, 0.4, 0.2, 0.2])
+
+    def test_cosine(self) -> None:
+        factor = cl.annealing(4)
+        root = math.sqrt(0.5)
+        expected = [1.0, (1 + root) / 2, 0.5, (1 - root) / 2, 0.0, 0.0]
+        assert [factor(step) for step in range(6)] == pytest.approx(expected, abs=1e-15)
+
+    def test_exponential(self) -> None:
+        factor = cl.annealing(2, final=0.01, shape="exponential")
+        assert [factor(step) for step in range(4)] == pytest.approx([1.0, 0.1, 0.01, 0.01])
+
+    def test_cyclical(self) -> None:
+        factor = cl.cyclical(5, low=0.1, hot=0.4)
+        assert [factor(step) for step in range(7)] == [1.0, 1.0, 0.1, 0.1, 0.1, 1.0, 1.0]
+        assert {cl.cyclical(3, hot=1.0)(step) for step in range(6)} == {1.0}
+        assert {cl.cyclical(3, hot=0.0)(step) for step in range(6)} == {0.0}
+
+    @pytest.mark.parametrize(
+        ("make", "error", "message"),
+        [
+            (lambda: cl.annealing(0), ValueError, "steps must be at least 1, got 0"),
+            (lambda: cl.annealing(1.5), TypeError, r"steps must be an integer, got 1\.5"),
+            (lambda: cl.annealing(5, final=-1.0), ValueError, r"final .* got -1\.0"),
+            (lambda: cl.annealing(5, final=math.nan), ValueError, "final .* NaN"),
+            (lambda: cl.annealing(5, shape="square"), ValueError, "shape .* got 'square'"),
+            (lambda: cl.annealing(5, shape="exponential"), ValueError, r"final .* got 0\.0"),
+            (lambda: cl.cyclical(0), ValueError, "period must be at least 1, got 0"),
+            (lambda: cl.cyclical(5, low=-0.1), ValueError, r"low .* got -0\.1"),
+            (lambda: cl.cyclical(5, hot=1.1), ValueError, r"hot .* got 1\.1"),
+        ],
+    )
+    def test_bad_arguments(self, make: object, error: type[Exception], message: str) -> None:
+        with pytest.raises(error, match=message):
+            make()  # type: ignore[operator]
+
+
+class TestScheduler:
+    def test_scales_each_group_from_its_own_start(self) -> None:
+        optimizer = optimizer_at(1.0, 0.5, 0.0)
+        scheduler = cl.TemperatureScheduler(optimizer, cl.annealing(4, shape="linear"))
+        assert temperatures(optimizer) == [1.0, 0.5, 0.0]
+        scheduler.step()
+        assert temperatures(optimizer) == [0.75, 0.375, 0.0]
+        for _ in range(9):
+            scheduler.step()
+        assert temperatures(optimizer) == [0.0, 0.0, 0.0]
+
+    def test_applies_the_factor_of_step_zero_at_once(self) -> None:
+        optimizer = optimizer_at(1.0)
+        cl.TemperatureScheduler(optimizer, lambda step: 0.25)
+        assert temperatures(optimizer) == [0.25]
+
+    def test_cycles(self) -> None:
+        optimizer = optimizer_at(2.0)
+        scheduler = cl.TemperatureScheduler(optimizer, cl.cyclical(2))
+        seen = []
+        for _ in range(4):
+            seen += temperatures(optimizer)
+            scheduler.step()
+        assert seen == [2.0, 0.0, 2.0, 0.0]
+
+    def test_acts_on_the_run(self) -> None:
+        """Annealed to 0, a run is the one that was cold from there on."""
+        hot, cold = network(), network()
+        one = cl.CoLA(hot.parameters(), lr=0.02, momentum=0.9, temperature=0.1)
+        two = cl.CoLA(cold.parameters(), lr=0.02, momentum=0.9)
+        scheduler = cl.TemperatureScheduler(one, lambda step: 1.0 if step < 3 else 0.0)
+        for step in range(3):
+            train(hot, one, range(step, step + 1))
+            scheduler.step()
+        train(cold, two, range(3))
+        assert not same(values_of(one), values_of(two))
+        cold.load_state_dict(hot.state_dict())
+        saved = one.state_dict()
+        two.load_state_dict(saved)
+        train(hot, one, range(3, 6))
+        train(cold, two, range(3, 6))
+        assert temperatures(one) == temperatures(two) == [0.0]
+        assert same(values_of(one), values_of(two))
+        assert same(one.state_dict()["noise"], saved["noise"])  # nothing was drawn
+
+    def test_beside_learning_rate_schedulers(self) -> None:
+        optimizer = optimizer_at(1.0)
+        rate = torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.1)
+        heat = cl.TemperatureScheduler(optimizer, cl.annealing(4, shape="linear"))
+        seen = []
+        for _ in range(4):
+            optimizer.step()
+            rate.step()
+            heat.step()
+            seen.append((optimizer.param_groups[0]["lr"], *temperatures(optimizer)))
+        assert seen == [
+            (0.1, 0.75),
+            (pytest.approx(0.01), 0.5),
+            (pytest.approx(0.01), 0.25),
+            (pytest.approx(0.001), 0.0),
+        ]
+
+    def test_groups_added_later_keep_their_temperature(self) -> None:
+        optimizer = optimizer_at(1.0)
+        scheduler = cl.TemperatureScheduler(optimizer, cl.annealing(2, shape="linear"))
+        optimizer.add_param_group({"params": nn.Parameter(torch.zeros(1)), "temperature": 0.3})
+        scheduler.step()
+        assert temperatures(optimizer) == [0.5, 0.3]
+
+    def test_state_dict(self) -> None:
+        optimizer = optimizer_at(1.0, 0.5)
+        scheduler = cl.TemperatureScheduler(optimizer, cl.annealing(4, shape="linear"))
+        scheduler.step()
+        saved = scheduler.state_dict()
+        scheduler.step()
+        assert saved == {"last_step": 1, "initial": [1.0, 0.5]}
+
+        # A resumed optimizer has the annealed temperature, which is not where it started.
+        resumed = optimizer_at(0.75, 0.375)
+        second = cl.TemperatureScheduler(resumed, cl.annealing(4, shape="linear"))
+        second.load_state_dict(saved)
+        assert temperatures(resumed) == [0.75, 0.375]
+        second.step()
+        assert temperatures(resumed) == temperatures(optimizer) == [0.5, 0.25]
+        assert second.state_dict() == scheduler.state_dict()
+
+    def test_state_dict_of_more_groups(self) -> None:
+        saved = cl.TemperatureScheduler(optimizer_at(1.0, 0.5), cl.annealing(4)).state_dict()
+        optimizer = optimizer_at(0.7)
+        scheduler = cl.TemperatureScheduler(optimizer, cl.annealing(4))
+        with pytest.raises(ValueError, match="2 temperatures, the optimizer 1 groups"):
+            scheduler.load_state_dict(saved)
+        assert scheduler.state_dict() == {"last_step": 0, "initial": [0.7]}
+        assert temperatures(optimizer) == [0.7]
+
+    @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+    def test_a_bad_factor_changes_nothing(self, bad: float) -> None:
+        optimizer = optimizer_at(1.0)
+        scheduler = cl.TemperatureScheduler(optimizer, lambda step: 0.5 if step < 2 else bad)
+        scheduler.step()
+        with pytest.raises(ValueError, match=r"factor\(2\) must be .*(NaN|got -1.0|got inf)"):
+            scheduler.step()
+        assert temperatures(optimizer) == [0.5]
+        assert scheduler.last_step == 1
+
+    def test_needs_a_function(self) -> None:
+        with pytest.raises(TypeError, match=r"factor must be a function of the step, got 0\.5"):
+            cl.TemperatureScheduler(optimizer_at(1.0), 0.5)
+
+    def test_needs_groups_with_a_temperature(self) -> None:
+        sgd = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+        with pytest.raises(ValueError, match="SGD has a group without a temperature"):
+            cl.TemperatureScheduler(sgd, cl.annealing(3))

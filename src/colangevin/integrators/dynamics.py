@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colangevin.constraints.base import Constraint, Draw, Scalar, State
 from colangevin.integrators import pieces
-from colangevin.integrators.scheme import Drift, Impulse, Move, Scheme
+from colangevin.integrators.scheme import Drift, Impulse, Move, Piece, Scheme
 
 
 class DriftBy(NamedTuple):
@@ -70,12 +70,24 @@ class Dynamics(NamedTuple):
         """
         if self.is_overdamped:
             return (OverdampedBy(self.lr, math.sqrt(2.0 * self.temperature * self.lr) or None),)
-        moves = self.scheme.first if first else self.scheme.moves
+        moves = self._first() if first else self.scheme.moves
         return tuple(self._action(move) for move in moves if self.lr or isinstance(move, Impulse))
+
+    def _first(self) -> tuple[Move, ...]:
+        """The moves of the first call, from momentum 0.
+
+        In the limit of infinite friction the momentum is nothing but the last O's noise: a
+        first call that draws it makes (2.56) hold from the first step on.
+        """
+        opening, *rest = self.scheme.moves
+        if self.decay == 0.0 and isinstance(opening, Impulse):
+            return (Impulse((Piece("O", 1.0), *opening.pieces)), *rest)
+        return self.scheme.first
 
     def _action(self, move: Move) -> Action:
         if isinstance(move, Drift):
             return DriftBy(-self.lr * move.fraction)
+        assert isinstance(move, Impulse)  # a word of Langevin dynamics has no E
         decay, weight, scale = move.coefficients(self.decay)
         # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning;
         # where it moves by less than any rounding, its square would overflow float32.

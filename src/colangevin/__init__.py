@@ -18,17 +18,30 @@ from colangevin.errors import ColangevinError as ColangevinError
 from colangevin.errors import ConstraintError as ConstraintError
 from colangevin.errors import ConvergenceError as ConvergenceError
 from colangevin.errors import ProjectionWarning as ProjectionWarning
+from colangevin.optimizers import DHSGD as DHSGD
+from colangevin.optimizers import LOL as LOL
+from colangevin.optimizers import SGLD as SGLD
+from colangevin.optimizers import AdaptiveLangevin as AdaptiveLangevin
+from colangevin.optimizers import AdLaLa as AdLaLa
 from colangevin.optimizers import CoLA as CoLA
+from colangevin.optimizers import Langevin as Langevin
+from colangevin.optimizers import LangevinInLayers as LangevinInLayers
 from colangevin.optimizers import TemperatureScheduler as TemperatureScheduler
 from colangevin.optimizers import Violation as Violation
 from colangevin.optimizers import annealing as annealing
 from colangevin.optimizers import constrain_ as constrain_
 from colangevin.optimizers import cyclical as cyclical
 from colangevin.optimizers import parameter_groups as parameter_groups
+from colangevin.optimizers import partition as partition
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DHSGD",
+    "LOL",
+    "SGLD",
+    "AdLaLa",
+    "AdaptiveLangevin",
     "Circle",
     "CoLA",
     "ColangevinError",
@@ -36,6 +49,8 @@ __all__ = [
     "ConstraintError",
     "ConvergenceError",
     "General",
+    "Langevin",
+    "LangevinInLayers",
     "Orthogonal",
     "ProjectionWarning",
     "Sphere",
@@ -47,4 +62,5 @@ __all__ = [
     "constrain_",
     "cyclical",
     "parameter_groups",
+    "partition",
 ]

@@ -34,6 +34,9 @@ class OverdampedBy(NamedTuple):
     scale: Scalar | None
 
 
+NOTHING = ImpulseBy(1.0, None, None)
+"""O without friction, as in Verlet's method."""
+
 Action: TypeAlias = "DriftBy | ImpulseBy | OverdampedBy"
 
 
@@ -71,7 +74,9 @@ class Dynamics(NamedTuple):
         if self.is_overdamped:
             return (OverdampedBy(self.lr, math.sqrt(2.0 * self.temperature * self.lr) or None),)
         moves = self._first() if first else self.scheme.moves
-        return tuple(self._action(move) for move in moves if self.lr or isinstance(move, Impulse))
+        kept = (move for move in moves if self.lr or isinstance(move, Impulse))
+        actions = (self._action(move) for move in kept)
+        return tuple(action for action in actions if action != NOTHING)
 
     def _first(self) -> tuple[Move, ...]:
         """The moves of the first call, from momentum 0.

@@ -190,6 +190,11 @@ class CoLA(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._move(closure)
+        return loss
+
+    def _move(self, closure: Callable[[], Any] | None) -> None:
+        """Move every group once with the gradients as they stand."""
         indices = range(len(self.param_groups))
         adaptive = [i for i in indices if thermostats.is_adaptive(self.param_groups[i])]
         plans = [plan for i in indices if i not in adaptive for plan in self._plan(i)]
@@ -197,7 +202,6 @@ class CoLA(Optimizer):
             self._run_with_adaptive(adaptive, plans)
         else:
             self._run(plans)
-        return loss
 
     def _plan(self, index: int) -> list[Plan]:
         """The group's buckets with their actions; refuses bad gradients before any change."""

@@ -1,6 +1,7 @@
 """Every scheme equals its literal transcription over 500 steps, noise and all."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -97,7 +98,7 @@ def test_infinite_friction_in_baoab_is_its_limit_with_averaged_noise() -> None:
     theta = joined(beginning())
     drawn = noise.of(8)
     expected = []
-    for r_before, r in zip(drawn, drawn[1:], strict=False):
+    for r_before, r in pairwise(drawn):
         theta = reference.baoab_limit(theta, gradient_of_joined, H, 0.2, r, r_before)
         expected.append(list(theta.split((5, 3))))
     assert largest_difference(path, expected) < TOLERANCE

@@ -32,6 +32,7 @@ RESULTS = Path(__file__).parent / "results" / "four_turn_spiral.json"
 STEPS, POINTS, BATCH, NODES = 20_000, 1_000, 20, 100
 CHECKPOINTS = (1_000, 5_000, 10_000, 15_000, 20_000)
 Settings = dict[str, float]
+Maker = Callable[[nn.Module, Settings], torch.optim.Optimizer]
 
 
 def adlala(model: nn.Module, s: Settings) -> torch.optim.Optimizer:

@@ -132,7 +132,12 @@ class Constraint(ABC):
         """Π applied to an ambient vector, in momentum coordinates."""
 
     def impulse(
-        self, state: State, gradient: Tensor | None, weight: Scalar, scale: Scalar, draw: Draw | None
+        self,
+        state: State,
+        gradient: Tensor | None,
+        weight: Scalar,
+        scale: Scalar,
+        draw: Draw | None,
     ) -> Vector:
         """Π(weight · gradient + scale · R), R standard normal; either part may be None.
 
@@ -159,6 +164,12 @@ class Constraint(ABC):
             return state
         momentum = self.tangent(state, state.momentum, state.slack_momentum)
         return state._replace(momentum=momentum.main, slack_momentum=momentum.slack)
+
+    def ambient_momentum(self, state: State) -> Tensor:
+        """The momentum as a vector in the space of the weight, without the slack's part."""
+        momentum = self.close(state).momentum
+        assert momentum is not None
+        return momentum
 
     @abstractmethod
     def drift(self, state: State, step: Scalar) -> State:

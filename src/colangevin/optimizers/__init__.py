@@ -5,6 +5,7 @@ from colangevin.optimizers.cola import Violation as Violation
 from colangevin.optimizers.dhsgd import DHSGD as DHSGD
 from colangevin.optimizers.grouping import constrain_ as constrain_
 from colangevin.optimizers.grouping import parameter_groups as parameter_groups
+from colangevin.optimizers.handover import hand_over as hand_over
 from colangevin.optimizers.partition import partition as partition
 from colangevin.optimizers.presets import LOL as LOL
 from colangevin.optimizers.presets import AdaptiveLangevin as AdaptiveLangevin
@@ -30,6 +31,7 @@ __all__ = [
     "annealing",
     "constrain_",
     "cyclical",
+    "hand_over",
     "parameter_groups",
     "partition",
 ]

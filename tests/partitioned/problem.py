@@ -1,6 +1,7 @@
 """A smooth two-part problem that couples its parts, and an optimizer loop with recorded noise."""
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ import colangevin as cl
 SIZES = (5, 3)
 
 
+@cache
 def couplings() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(7)
     matrix = torch.randn(4, SIZES[0], dtype=torch.float64, generator=generator)

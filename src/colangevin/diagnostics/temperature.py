@@ -20,8 +20,9 @@ def kinetic_temperature(optimizer: CoLA) -> list[float | None]:
     """For each group pᵀp/N, which at equilibrium is τ on average (3.38).
 
     N is the number of degrees of freedom less the constraints. One reading scatters by a share
-    of √(2/N); average several. The momenta are those between two calls of ``step``, in the
-    middle of a word such as BAOAB, where they are closest to τ.
+    of √(2/N); average several. The momenta are those between two calls of ``step``; for BAOAB
+    that is before the closing half kick, where on a Gaussian target their variance is τ whatever
+    the step (after it, τ(1 − h²k/4) for a stiffness k).
 
     Returns:
         A number a group; None for a group without momenta (overdamped, or not yet moved).

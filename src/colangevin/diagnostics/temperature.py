@@ -43,7 +43,7 @@ def _kinetic(optimizer: CoLA, index: int) -> float | None:
     group = optimizer.param_groups[index]
     params = group["params"]
     moved = [i for i, p in enumerate(params) if MOMENTUM in optimizer.state.get(p, {})]
-    buckets = optimizer._buckets_of(index, moved) if moved else []
+    buckets = [bucket for bucket, _ in optimizer._buckets_of(index, moved)] if moved else []
     freedom = degrees_of_freedom(buckets)
     if freedom == 0:
         return None

@@ -20,8 +20,15 @@ from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, dynamics, resol
 from colangevin.optimizers.noise import Noise
 from colangevin.optimizers.resident import Resident
 
-
-PLANNED = ("lr", "momentum", "friction", "temperature", "scheme", "delayed_gradient", "weight_decay")
+PLANNED = (
+    "lr",
+    "momentum",
+    "friction",
+    "temperature",
+    "scheme",
+    "delayed_gradient",
+    "weight_decay",
+)
 """The options of a group that its plan depends on."""
 
 
@@ -302,7 +309,9 @@ class CoLA(Optimizer):
     def _gradient(bucket: Bucket) -> Tensor:
         # Without a gradient of its own, a parameter moves only with a joint constraint.
         parameters = bucket.parameters
-        return bucket.gather([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
+        return bucket.gather(
+            [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        )
 
     def _run_with_adaptive(self, adaptive: Sequence[int], plans: Sequence[Plan]) -> None:
         """Adaptive groups are computed first and written last: a failure leaves all as it was."""

@@ -80,10 +80,10 @@ class DHSGD(CoLA):
     def _correct(self, index: int, before: Sequence[Tensor]) -> None:
         """From θ + hG to θ + h (G + G*)/2, with G* the gradient there."""
         group = self.param_groups[index]
-        moves = (OverdampedBy(float(group["lr"]), 0.0),)
+        moves = (OverdampedBy(float(group["lr"]), None),)
         pairs = zip(self._slopes(index), before, strict=True)
         changes = dict(zip(group["params"], ((new - old) / 2 for new, old in pairs), strict=True))
-        for bucket in self._buckets_of(index, range(len(changes))):
+        for bucket, _ in self._buckets_of(index, range(len(changes))):
             state = bucket.read(self.state, momentum=False)
             change = bucket.gather([changes[p] for p in bucket.parameters])
             bucket.write(self.state, advance(bucket.constraint, state, change, moves, None))

@@ -55,6 +55,7 @@ def hand_over(source: Optimizer, target: Optimizer, *, momenta: bool = True) -> 
         raise ValueError("source and target share no parameter")
     moving = _momenta(source) if momenta else {}
     if isinstance(target, CoLA):
+        target._prepare()  # plans and batches of an earlier use
         for index in range(len(target.param_groups)):
             _to_group(source, target, index, owners, moving)
     elif isinstance(target, torch.optim.SGD):
@@ -89,7 +90,7 @@ def _momenta(source: Optimizer) -> Momenta:
     if isinstance(source, CoLA):
         for index, group in enumerate(source.param_groups):
             indices = _with_momentum(source, group)
-            for bucket in source._buckets_of(index, indices) if indices else []:
+            for bucket, _ in source._buckets_of(index, indices) if indices else []:
                 state = bucket.read(source.state, momentum=True)
                 parts = bucket.scatter(bucket.constraint.ambient_momentum(state))
                 pairs = zip(bucket.parameters, parts, strict=True)
@@ -131,7 +132,7 @@ def _to_group(
     target._commit(placement.of_group(group, target._strict))
     other = [i for i in shared if i not in same and group["params"][i] in moving]
     if other and _has_momentum(group) and _speed(group) > 0.0:
-        for bucket in target._buckets_of(index, other):
+        for bucket, _ in target._buckets_of(index, other):
             state = bucket.read(target.state, momentum=True)
             vector = bucket.gather([moving[p] / -_speed(group) for p in bucket.parameters])
             tangent = bucket.constraint.tangent(state, vector)

@@ -132,7 +132,12 @@ class Constraint(ABC):
         """Π applied to an ambient vector, in momentum coordinates."""
 
     def impulse(
-        self, state: State, gradient: Tensor | None, weight: Scalar, scale: Scalar, draw: Draw | None
+        self,
+        state: State,
+        gradient: Tensor | None,
+        weight: Scalar,
+        scale: Scalar,
+        draw: Draw | None,
     ) -> Vector:
         """Π(weight · gradient + scale · R), R standard normal; either part may be None.
 
@@ -161,6 +166,12 @@ class Constraint(ABC):
         # The position's rounding leaves a share of a large normal part: twice is enough.
         momentum = self.tangent(state, *momentum)
         return state._replace(momentum=momentum.main, slack_momentum=momentum.slack)
+
+    def ambient_momentum(self, state: State) -> Tensor:
+        """The momentum as a vector in the space of the weight, without the slack's part."""
+        momentum = self.close(state).momentum
+        assert momentum is not None
+        return momentum
 
     @abstractmethod
     def drift(self, state: State, step: Scalar) -> State:

@@ -156,6 +156,10 @@ class Circle(Constraint):
         norm = torch.rsqrt(length) * like(self.radius, position)
         return state._replace(position=position * norm, slack=slack * norm)
 
+    def ambient_momentum(self, state: State) -> Tensor:
+        assert state.momentum is not None and state.slack is not None
+        return state.momentum * state.slack
+
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         return sum(shape.numel() for shape in shapes)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colangevin.constraints.base import Constraint, Draw, Scalar, State
 from colangevin.integrators import pieces
-from colangevin.integrators.scheme import Drift, Impulse, Move, Scheme
+from colangevin.integrators.scheme import Drift, Impulse, Move, Piece, Scheme
 
 
 FAINT = 1e-30
@@ -37,6 +37,9 @@ class OverdampedBy(NamedTuple):
     step: Scalar
     scale: Scalar | None
 
+
+NOTHING = ImpulseBy(1.0, None, None)
+"""O without friction, as in Verlet's method."""
 
 Action: TypeAlias = "DriftBy | ImpulseBy | OverdampedBy"
 
@@ -74,13 +77,27 @@ class Dynamics(NamedTuple):
         """
         if self.is_overdamped:
             return (OverdampedBy(self.lr, math.sqrt(2.0 * self.temperature * self.lr) or None),)
-        moves = self.scheme.first if first else self.scheme.moves
+        moves = self._first() if first else self.scheme.moves
         moving = self.lr > FAINT
-        return tuple(self._action(move) for move in moves if moving or isinstance(move, Impulse))
+        kept = (move for move in moves if moving or isinstance(move, Impulse))
+        actions = (self._action(move) for move in kept)
+        return tuple(action for action in actions if action != NOTHING)
+
+    def _first(self) -> tuple[Move, ...]:
+        """The moves of the first call, from momentum 0.
+
+        In the limit of infinite friction the momentum is nothing but the last O's noise: a
+        first call that draws it makes (2.56) hold from the first step on.
+        """
+        opening, *rest = self.scheme.moves
+        if self.decay == 0.0 and isinstance(opening, Impulse):
+            return (Impulse((Piece("O", 1.0), *opening.pieces)), *rest)
+        return self.scheme.first
 
     def _action(self, move: Move) -> Action:
         if isinstance(move, Drift):
             return DriftBy(-self.lr * move.fraction)
+        assert isinstance(move, Impulse)  # a word of Langevin dynamics has no E
         decay, weight, scale = move.coefficients(self.decay)
         # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
         felt = self.lr > FAINT * max(self.temperature, 1.0)

@@ -3,6 +3,9 @@
 A letter that occurs k times takes 1/k of the step each time. There is one gradient a call,
 the one at the position where the call starts. So a B that comes after an A waits, with all
 that follows it, for the next call, whose gradient is the right one.
+
+Langevin words use A, B and O. Those of adaptive Langevin (2.59) use A, B, E and either C and D
+or, in the place of these two, F.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-LETTERS = "ABO"
+LANGEVIN = "ABO"
+ADAPTIVE = ("ABCDE", "ABEF")
 
 
 class Piece(NamedTuple):
@@ -28,8 +32,14 @@ class Drift(NamedTuple):
     fraction: float
 
 
+class Feedback(NamedTuple):
+    """E for this share of the step."""
+
+    fraction: float
+
+
 class Impulse(NamedTuple):
-    """A run of B and O without an A between them."""
+    """A run of letters that change the momentum alone: B, O, C, D and F."""
 
     pieces: tuple[Piece, ...]
 
@@ -59,7 +69,7 @@ class Impulse(NamedTuple):
         return momentum, weight, variance**0.5
 
 
-Move: TypeAlias = "Drift | Impulse"
+Move: TypeAlias = "Drift | Impulse | Feedback"
 
 
 @dataclass(frozen=True)
@@ -70,15 +80,22 @@ class Scheme:
         word: the letters.
         first: the moves of a parameter's first call.
         moves: the moves of every later call.
+        waiting: what ``moves`` has before ``first``; empty where the two are equal.
     """
 
     word: str
     first: tuple[Move, ...]
     moves: tuple[Move, ...]
+    waiting: tuple[Move, ...] = ()
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the word is one of adaptive Langevin, with a friction that varies."""
+        return "E" in self.word
 
     @property
     def has_limit(self) -> bool:
-        """Whether the word at infinite friction still samples its temperature.
+        """Whether a Langevin word at infinite friction still samples its temperature.
 
         There every O redraws the momentum. A call then moves by h²·kick of the gradient and
         by h·sqrt(τ)·share of each draw, and the temperature is right if 2 · kick = Σ share².
@@ -92,7 +109,9 @@ class Scheme:
             if isinstance(move, Drift):
                 effect += move.fraction * kick
                 shares[-1] += move.fraction
-            elif move.draws:
+                continue
+            assert isinstance(move, Impulse)  # a Langevin word has no E
+            if move.draws:
                 kick = move.coefficients(0.0)[1]
                 shares.append(0.0)
             else:
@@ -105,7 +124,7 @@ def parse(word: str, delayed_gradient: bool = False) -> Scheme:
     """Read a scheme word.
 
     Args:
-        word: letters A, B and O, each at least once.
+        word: letters A, B and O, each at least once, or A, B, C, D and E, or A, B, E and F.
         delayed_gradient: run the word literally, with the gradient from the call's start
             wherever a B stands.
 
@@ -134,14 +153,17 @@ def parse(word: str, delayed_gradient: bool = False) -> Scheme:
         )
     # Where the word opens with its kick, the first call must not run the waiting part.
     opens = any(piece.letter == "B" for piece in now)
-    return Scheme(word, _gather(now if opens else call), _gather(call))
+    if not opens:
+        return Scheme(word, _gather(call), _gather(call))
+    return Scheme(word, _gather(now), _gather(call), _gather(later))
 
 
 def _check(word: str) -> None:
-    if not isinstance(word, str) or not word or set(word) != set(LETTERS):
+    if not isinstance(word, str) or set(word) not in (set(LANGEVIN), *map(set, ADAPTIVE)):
         raise ValueError(
-            f"scheme must be a word over the letters A, B and O with each at least once "
-            f"(such as 'OBA', 'ABO', 'BAOAB', 'AOAB'), got {word!r}"
+            "scheme must be a word over the letters A, B and O with each at least once (such as "
+            "'OBA', 'ABO', 'BAOAB', 'AOAB'), or for the adaptive thermostat over A, B, C, D and E "
+            f"or A, B, E and F (such as 'BACDEDCAB', 'BAFEFAB'), got {word!r}"
         )
 
 
@@ -152,17 +174,17 @@ def _first_late_kick(word: str) -> int:
 
 
 def _gather(pieces: Sequence[Piece]) -> tuple[Move, ...]:
-    """Join the B and O between two A into one impulse."""
+    """Join the letters between two A or E, which change the momentum alone, into one impulse."""
     moves: list[Move] = []
     run: list[Piece] = []
     for piece in pieces:
-        if piece.letter != "A":
+        if piece.letter not in "AE":
             run.append(piece)
             continue
         if run:
             moves.append(Impulse(tuple(run)))
             run = []
-        moves.append(Drift(piece.fraction))
+        moves.append((Drift if piece.letter == "A" else Feedback)(piece.fraction))
     if run:
         moves.append(Impulse(tuple(run)))
     return tuple(moves)

@@ -12,7 +12,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from colangevin.constraints import Constraint, State
 from colangevin.errors import ConvergenceError
 from colangevin.integrators.dynamics import Action, Dynamics, advance
-from colangevin.optimizers import placement, saving
+from colangevin.optimizers import placement, saving, thermostats
 from colangevin.optimizers.buckets import MOMENTUM, Bucket, make_buckets
 from colangevin.optimizers.elementwise import run_in_blocks
 from colangevin.optimizers.fused import Fused
@@ -20,8 +20,15 @@ from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, dynamics, resol
 from colangevin.optimizers.noise import Noise
 from colangevin.optimizers.resident import Resident
 
-
-PLANNED = ("lr", "momentum", "friction", "temperature", "scheme", "delayed_gradient", "weight_decay")
+PLANNED = (
+    "lr",
+    "momentum",
+    "friction",
+    "temperature",
+    "scheme",
+    "delayed_gradient",
+    "weight_decay",
+)
 """The options of a group that its plan depends on."""
 
 
@@ -70,6 +77,10 @@ class CoLA(Optimizer):
         strict: refuse weights that are off the manifold instead of moving them onto it.
         fused: compile the step of circle-constrained and unconstrained parameters into one
             kernel (the first step takes some seconds longer); None and False do not.
+        thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
+            from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
+        coupling: ε of the adaptive thermostat.
+        driving_noise: σ_A of the adaptive thermostat.
 
     Raises:
         ValueError, TypeError: naming the argument; nothing has been changed then.
@@ -101,6 +112,9 @@ class CoLA(Optimizer):
         weight_decay: float = 0.0,
         strict: bool = False,
         fused: bool | None = None,
+        thermostat: str = "langevin",
+        coupling: float | None = None,
+        driving_noise: float | None = None,
     ) -> None:
         self._given = {
             "lr": lr,
@@ -112,6 +126,9 @@ class CoLA(Optimizer):
             "delayed_gradient": delayed_gradient,
             "constraint": constraint,
             "weight_decay": weight_decay,
+            "thermostat": thermostat,
+            "coupling": coupling,
+            "driving_noise": driving_noise,
         }
         defaults = resolve_defaults(self._given)
         if fused is not None and not isinstance(fused, bool):
@@ -180,9 +197,18 @@ class CoLA(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        plans = [plan for index in range(len(self.param_groups)) for plan in self._plan(index)]
-        self._run(plans)
+        self._move(closure)
         return loss
+
+    def _move(self, closure: Callable[[], Any] | None) -> None:
+        """Move every group once with the gradients as they stand."""
+        indices = range(len(self.param_groups))
+        adaptive = [i for i in indices if thermostats.is_adaptive(self.param_groups[i])]
+        plans = [plan for i in indices if i not in adaptive for plan in self._plan(i)]
+        if adaptive:
+            self._run_with_adaptive(adaptive, plans)
+        else:
+            self._run(plans)
 
     def _plan(self, index: int) -> list[Plan]:
         """The group's buckets with their actions; refuses bad gradients before any change."""
@@ -198,10 +224,7 @@ class CoLA(Optimizer):
         settings = dynamics(group)
         self._settle(group, active)
         momentum = not settings.is_overdamped
-        fresh = [
-            i for i in active if momentum and MOMENTUM not in self.state.get(group["params"][i], {})
-        ]
-        moved = [i for i in active if i not in fresh] if fresh else active
+        fresh, moved = self._by_age(group, active) if momentum else ([], active)
         plans = [
             Plan(bucket, resident, actions, momentum, group["weight_decay"])
             for indices, actions in self._calls(settings, fresh, moved)
@@ -210,6 +233,11 @@ class CoLA(Optimizer):
         if not fresh:
             self._plans[index] = (key, plans)
         return plans
+
+    def _by_age(self, group: dict[str, Any], active: list[int]) -> tuple[list[int], list[int]]:
+        """The parameters that have never moved, and the others."""
+        fresh = [i for i in active if MOMENTUM not in self.state.get(group["params"][i], {})]
+        return fresh, [i for i in active if i not in fresh] if fresh else active
 
     @staticmethod
     def _calls(
@@ -281,7 +309,34 @@ class CoLA(Optimizer):
     def _gradient(bucket: Bucket) -> Tensor:
         # Without a gradient of its own, a parameter moves only with a joint constraint.
         parameters = bucket.parameters
-        return bucket.gather([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
+        return bucket.gather(
+            [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        )
+
+    def _run_with_adaptive(self, adaptive: Sequence[int], plans: Sequence[Plan]) -> None:
+        """Adaptive groups are computed first and written last: a failure leaves all as it was."""
+        generators = self._noise.state_dict()
+        try:
+            outcomes = [self._adapt(index) for index in adaptive]
+            self._run(plans)
+        except Exception:
+            self._noise.load_state_dict(generators)
+            raise
+        for outcome in outcomes:
+            if outcome is not None:
+                outcome.write(self.state)
+
+    def _adapt(self, index: int) -> thermostats.Outcome | None:
+        group = self.param_groups[index]
+        active = placement.with_gradient(group)
+        if not active:
+            return None
+        self._settle(group, active)
+        fresh, moved = (
+            self._buckets_of(index, indices) if indices else []
+            for indices in self._by_age(group, active)
+        )
+        return thermostats.advance(group, fresh, moved, self.state, self._noise.draw)
 
     def _advance(self, plan: Plan) -> State:
         bucket = plan.bucket

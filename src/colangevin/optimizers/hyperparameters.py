@@ -14,7 +14,8 @@ from typing import Any
 from colangevin import checks
 from colangevin.constraints import Constraint, Unconstrained
 from colangevin.integrators.dynamics import Dynamics
-from colangevin.integrators.scheme import parse
+from colangevin.integrators.scheme import Scheme, parse
+from colangevin.optimizers import thermostats
 
 SGD_NAMES = ("lr", "momentum")
 PAPER_NAMES = ("step_size", "friction")
@@ -26,6 +27,9 @@ GROUP_OPTIONS = (
     "delayed_gradient",
     "constraint",
     "weight_decay",
+    "thermostat",
+    "coupling",
+    "driving_noise",
 )
 
 
@@ -47,18 +51,21 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
         >>> options["lr"], options["momentum"], options["friction"]
         (0.25, None, 2.0)
     """
-    scheme = _pick("scheme", given, defaults, "OBA")
+    thermostat = checks.choice(
+        "thermostat", _pick("thermostat", given, defaults, "langevin"), thermostats.THERMOSTATS
+    )
     delayed = _pick("delayed_gradient", given, defaults, False)
     if not isinstance(delayed, bool):
         raise TypeError(f"delayed_gradient must be True or False, got {delayed!r}")
-    word = parse(scheme, delayed) if isinstance(scheme, str) else parse(str(scheme), delayed)
+    own, inherited = given.get("scheme"), defaults.get("scheme")
+    scheme = thermostats.scheme_of(thermostat, own, inherited, delayed)
     # A group that says None wants no constraint, whatever the optimizer's default is.
     constraint = given["constraint"] if "constraint" in given else defaults.get("constraint")
     constraint = Unconstrained() if constraint is None else constraint
     if not isinstance(constraint, Constraint):
         raise TypeError(f"constraint must be a colangevin constraint or None, got {constraint!r}")
     return {
-        **_step(given, defaults, word.has_limit),
+        **_step(given, defaults, parse(scheme, delayed)),
         "temperature": checks.non_negative(
             "temperature", _pick("temperature", given, defaults, 0.0)
         ),
@@ -68,6 +75,8 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
         "weight_decay": checks.non_negative(
             "weight_decay", _pick("weight_decay", given, defaults, 0.0)
         ),
+        "thermostat": thermostat,
+        **thermostats.options(thermostat, given, defaults),
     }
 
 
@@ -114,7 +123,7 @@ def _pick(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], last
     return last
 
 
-def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], has_limit: bool) -> dict[str, Any]:
+def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], word: Scheme) -> dict[str, Any]:
     """Read the step in whichever way it is named; a group's own way hides the defaults'."""
     own = _named(given)
     way = own or _named(defaults)
@@ -125,6 +134,12 @@ def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], has_limit: bool
     size = _pick(size_name, given, inherited, None)
     if size is None:
         raise ValueError(f"{damping_name} is given without {size_name}")
+    if word.adaptive:
+        number = checks.positive(size_name, size)
+        lr, step_size = (size, number**0.5) if way == SGD_NAMES else (number**2, number)
+        damping = _pick(damping_name, given, inherited, None)
+        friction = thermostats.initial_friction(damping_name, damping, step_size)
+        return {"lr": lr, "momentum": None, "friction": friction}
     if way == SGD_NAMES:
         checks.positive("lr", size)
         momentum = checks.fraction("momentum", _pick("momentum", given, inherited, 0.0))
@@ -134,7 +149,7 @@ def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], has_limit: bool
         "friction", _pick("friction", given, inherited, math.inf), infinite=True
     )
     # The overdamped step is Euler–Maruyama, whose h is the lr itself.
-    euler = math.isinf(friction) and not has_limit
+    euler = math.isinf(friction) and not word.has_limit
     return {"lr": step_size if euler else step_size**2, "momentum": None, "friction": friction}
 
 

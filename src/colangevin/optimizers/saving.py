@@ -52,7 +52,7 @@ def check(state_dict: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> No
         raise ValueError(f"the state dict has {len(saved_groups)} groups, not {len(groups)}")
     for index, (saved, group) in enumerate(zip(saved_groups, groups, strict=True)):
         described, own = saved.get("constraint"), group["constraint"].describe()
-        if not isinstance(described, Mapping) or not _same(described, own):
+        if not isinstance(described, Mapping) or not same(described, own):
             raise ValueError(
                 f"group {index} of the state dict has the constraint {described!r}, "
                 f"the optimizer has {own!r}"
@@ -92,7 +92,8 @@ def _shapes(group: dict[str, Any]) -> dict[Tensor, dict[str, torch.Size]]:
     return shapes
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two descriptions of constraints agree."""
     if one.keys() != other.keys():
         return False
     return all(_equal(one[key], other[key]) for key in one)

@@ -1,0 +1,213 @@
+"""Adaptive Langevin dynamics (2.58): the pieces C, D, E and F, and a call's worth of them.
+
+The friction ξ is a variable: dξ = ε(pᵀp − Nτ) dt raises it while the momenta are hotter than
+τ and lowers it, below 0 if need be, while they are colder. So heat of unknown origin, such as
+the noise of mini-batches, is taken out. Friction is ξ as in (2.58), not εξ as in (3.31).
+
+Momenta are in the units of ``torch.optim.SGD``, v = −p/h; ξ is a tensor without dimensions,
+so that nothing has to wait for a device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from colangevin.constraints.base import Constraint, Draw, State
+from colangevin.integrators import pieces
+from colangevin.integrators.scheme import Drift, Feedback, Impulse, Move, Scheme
+
+
+class Part(NamedTuple):
+    """Tensors that share a geometry; the parts of a group share ξ."""
+
+    constraint: Constraint
+    state: State
+    gradient: Tensor
+
+
+class AdaptiveDynamics(NamedTuple):
+    """The physical settings of a group with an adaptive thermostat.
+
+    Attributes:
+        lr: h².
+        temperature: τ.
+        coupling: ε.
+        driving_noise: σ_A.
+        scheme: the word, read.
+    """
+
+    lr: float
+    temperature: float
+    coupling: float
+    driving_noise: float
+    scheme: Scheme
+
+    @property
+    def step_size(self) -> float:
+        """h."""
+        return math.sqrt(self.lr)
+
+
+def damping(friction: Tensor, time: float) -> Tensor:
+    """C: p ← e^{−ξt} p; the factor.
+
+    Example:
+        >>> damping(torch.tensor(0.0), 0.5)
+        tensor(1.)
+    """
+    return torch.exp(friction * -time)
+
+
+def driven_variance(friction: Tensor, time: float) -> Tensor:
+    """F: the noise that dp = −ξp dt + σ_A dW gathers in the time t, as a variance over σ_A².
+
+    It is (1 − e^{−2ξt})/(2ξ), which is t where ξ = 0 (D alone), and positive for ξ < 0 too.
+
+    Example:
+        >>> driven_variance(torch.tensor(0.0), 0.5)
+        tensor(0.5000)
+    """
+    exponent = friction * (2.0 * time)
+    still = exponent == 0.0
+    ratio = -torch.expm1(-exponent) / torch.where(still, 1.0, exponent)
+    return torch.where(still, 1.0, ratio) * time
+
+
+def feedback(
+    friction: Tensor, square: Tensor, freedom: int, temperature: float, rate: float
+) -> Tensor:
+    """E: ξ ← ξ + hε(pᵀp − Nτ).
+
+    Args:
+        friction: ξ.
+        square: pᵀp in physical units.
+        freedom: N, the degrees of freedom less the constraints.
+        temperature: τ.
+        rate: hε.
+
+    Example:
+        >>> feedback(torch.tensor(1.0), torch.tensor(3.0), 2, 1.0, 0.1)
+        tensor(1.1000)
+    """
+    return friction + (square - freedom * temperature) * rate
+
+
+def coefficients(impulse: Impulse, friction: Tensor, step: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of a run of B, C, D and F: p ← c p + Π(weight · kick + noise · σ_A R).
+
+    Args:
+        impulse: the run.
+        friction: ξ, which no piece of the run changes.
+        step: h.
+
+    Example:
+        >>> from colangevin.integrators.scheme import Piece
+        >>> run = Impulse((Piece("B", 0.5), Piece("D", 1.0)))
+        >>> coefficients(run, torch.tensor(0.0), 4.0)
+        (tensor(1.), tensor(0.5000), tensor(2.))
+    """
+    momentum = torch.ones_like(friction)
+    weight, variance = torch.zeros_like(friction), torch.zeros_like(friction)
+    for letter, fraction in impulse.pieces:
+        time = step * fraction
+        if letter == "B":
+            weight = weight + fraction
+        elif letter == "D":
+            variance = variance + time
+        else:
+            share = damping(friction, time)
+            momentum, weight, variance = momentum * share, weight * share, variance * share**2
+            if letter == "F":
+                variance = variance + driven_variance(friction, time)
+    return momentum, weight, variance.sqrt()
+
+
+def advance(
+    settings: AdaptiveDynamics,
+    parts: Sequence[Part],
+    friction: Tensor,
+    freedom: int,
+    moves: Sequence[Move],
+    draw: Draw,
+) -> tuple[list[Part], Tensor]:
+    """Apply moves to the parts of a group in lockstep, since E needs the momenta of all.
+
+    Args:
+        settings: the group's numbers.
+        parts: the group's tensors.
+        friction: ξ.
+        freedom: N of all parts together.
+        moves: of a word of adaptive Langevin.
+        draw: the source of D's and F's noise.
+
+    Returns:
+        The parts with their new states, and the new ξ.
+
+    Example:
+        >>> from colangevin.constraints import Unconstrained
+        >>> from colangevin.integrators.scheme import parse
+        >>> settings = AdaptiveDynamics(0.25, 1.0, 0.1, 0.0, parse("BACDEDCAB"))
+        >>> state = State(torch.zeros(1), torch.ones(1))
+        >>> part = Part(Unconstrained(), state, torch.zeros(1))
+        >>> (moved,), friction = advance(
+        ...     settings, [part], torch.tensor(0.0), 1, settings.scheme.moves, torch.zeros_like
+        ... )
+        >>> friction  # pᵀp = h²v² = 0.25 is below τ = 1, so the friction falls by hε · 0.75
+        tensor(-0.0375)
+    """
+    current = list(parts)
+    for move in moves:
+        if isinstance(move, Feedback):
+            square = 2.0 * settings.lr * _energy(current, friction)
+            rate = settings.coupling * settings.step_size * move.fraction
+            friction = feedback(friction, square, freedom, settings.temperature, rate)
+        elif isinstance(move, Drift):
+            step = -settings.lr * move.fraction
+            current = [
+                part._replace(state=pieces.drift(part.constraint, part.state, step))
+                for part in current
+            ]
+        else:
+            current = _kick(settings, current, friction, move, draw)
+    return current, friction
+
+
+def _energy(parts: Sequence[Part], friction: Tensor) -> Tensor:
+    """½|v|² of all parts, in the dtype and on the device of ξ."""
+    total = torch.zeros_like(friction)
+    for part in parts:
+        total = total + part.constraint.kinetic_energy(part.state).to(friction)
+    return total
+
+
+def _kick(
+    settings: AdaptiveDynamics,
+    parts: Sequence[Part],
+    friction: Tensor,
+    impulse: Impulse,
+    draw: Draw,
+) -> list[Part]:
+    decay, weight, spread = coefficients(impulse, friction, settings.step_size)
+    letters = {piece.letter for piece in impulse.pieces}
+    # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
+    noisy = bool(letters & {"D", "F"}) and settings.driving_noise > 0.0 and settings.lr > 0.0
+    scale = spread * (-settings.driving_noise / settings.step_size) if noisy else spread
+    return [
+        part._replace(
+            state=pieces.impulse(
+                part.constraint,
+                part.state,
+                part.gradient if "B" in letters else None,
+                decay,
+                weight,
+                scale,
+                draw if noisy else None,
+            )
+        )
+        for part in parts
+    ]

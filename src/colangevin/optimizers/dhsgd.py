@@ -1,0 +1,89 @@
+"""Dissipated Hamiltonian stochastic gradient dynamics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colangevin.integrators.dynamics import OverdampedBy, advance
+from colangevin.optimizers.cola import CoLA
+from colangevin.optimizers.parts import Parts, dress, pair
+
+
+class DHSGD(CoLA):
+    """Dissipated Hamiltonian stochastic gradient dynamics, (3.27) to (3.30).
+
+    The first part is a Hamiltonian system by Verlet's method, the second goes down the
+    gradient: θ₂ ← θ₂ + (h²/2) G₂. This is LOL with γ₁ = 0 and τ₂ = 0. As h → 0 it dissipates
+    nothing; contractive, θ₂ ← θ₂ + h G₂, it dissipates |p₁|²/2 + L at the rate |G₂|².
+
+    Args:
+        parts: two parts, the Hamiltonian one and the dissipated one.
+        step_size: h.
+        contractive: whether the second part's step is h in the place of h²/2.
+        heun: whether the second part goes by Heun's method in the place of Euler's, which
+            makes the contractive method one of second order. It takes two gradients a step,
+            so ``step`` needs a closure then.
+        **options: further options of ``CoLA``.
+
+    Example:
+        >>> from torch.nn import Linear, ReLU, Sequential
+        >>> model = Sequential(Linear(2, 8), ReLU(), Linear(8, 1))
+        >>> from colangevin import partition
+        >>> optimizer = DHSGD(partition(model, by="output"), step_size=0.1, contractive=True)
+        >>> [group["scheme"] for group in optimizer.param_groups]
+        ['BAOAB', 'OBA']
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        step_size: float,
+        contractive: bool = False,
+        heun: bool = False,
+        **options: Any,
+    ) -> None:
+        if heun and not contractive:
+            raise ValueError(f"heun={heun} is for the contractive method, got contractive=False")
+        first, second = pair("DHSGD", "the Hamiltonian one and the dissipated one", parts)
+        groups = [
+            *dress(first, friction=0.0, scheme="BAOAB"),
+            *dress(second, friction=math.inf, scheme="OBA" if contractive else "BAOAB", heun=heun),
+        ]
+        super().__init__(groups, step_size=step_size, **options)
+
+    def _move(self, closure: Callable[[], Any] | None) -> None:
+        indices = [i for i, group in enumerate(self.param_groups) if group.get("heun")]
+        if not indices:
+            super()._move(closure)
+            return
+        if closure is None:
+            raise ValueError("closure must be given: Heun's method takes two gradients a step")
+        before = {index: self._slopes(index) for index in indices}
+        super()._move(closure)
+        with torch.enable_grad():
+            closure()
+        for index in indices:
+            self._correct(index, before[index])
+
+    def _slopes(self, index: int) -> list[Tensor]:
+        group = self.param_groups[index]
+        return [
+            torch.zeros_like(p) if p.grad is None else p.grad + group["weight_decay"] * p
+            for p in group["params"]
+        ]
+
+    def _correct(self, index: int, before: Sequence[Tensor]) -> None:
+        """From θ + hG to θ + h (G + G*)/2, with G* the gradient there."""
+        group = self.param_groups[index]
+        moves = (OverdampedBy(float(group["lr"]), None),)
+        pairs = zip(self._slopes(index), before, strict=True)
+        changes = dict(zip(group["params"], ((new - old) / 2 for new, old in pairs), strict=True))
+        for bucket, _ in self._buckets_of(index, range(len(changes))):
+            state = bucket.read(self.state, momentum=False)
+            change = bucket.gather([changes[p] for p in bucket.parameters])
+            bucket.write(self.state, advance(bucket.constraint, state, change, moves, None))

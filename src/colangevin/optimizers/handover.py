@@ -1,0 +1,175 @@
+"""From one optimizer to another in mid-training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer
+
+from colangevin.optimizers import placement, saving, thermostats
+from colangevin.optimizers.buckets import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM
+from colangevin.optimizers.cola import CoLA
+from colangevin.optimizers.hyperparameters import dynamics
+
+Momenta: TypeAlias = "dict[Tensor, Tensor]"
+
+
+@torch.no_grad()
+def hand_over(source: Optimizer, target: Optimizer, *, momenta: bool = True) -> Optimizer:
+    """Let ``target`` go on where ``source`` stands.
+
+    Positions stay, with their slack where the constraint is the same; a weight that is off the
+    manifold of a new constraint is put onto it. Momenta pass between ``CoLA`` and
+    ``torch.optim.SGD`` as the physical p = −√lr · momentum_buffer, so that a change of ``lr``
+    does not change the speed, and are projected where the constraint is a new one. They are
+    dropped where a method has none (overdamped, SGD without momentum) or keeps something else
+    (Adam's means of gradients are no momenta). The friction variable passes from an adaptive
+    group to an adaptive group of its parameters.
+
+    Args:
+        source: the optimizer that has made the last step; it is left as it is.
+        target: the optimizer that will make the next, on the same parameters or some of them.
+        momenta: False starts ``target`` from rest.
+
+    Returns:
+        ``target``.
+
+    Raises:
+        ValueError: if the two share no parameter.
+
+    Example:
+        >>> weight = torch.nn.Parameter(torch.ones(1))
+        >>> first = torch.optim.SGD([weight], lr=0.04, momentum=0.9)
+        >>> weight.square().sum().backward()
+        >>> first.step()
+        >>> second = hand_over(first, CoLA([weight], lr=0.01, momentum=0.9))
+        >>> second.state[weight]["momentum_buffer"] / first.state[weight]["momentum_buffer"]
+        tensor([2.])
+    """
+    owners = {p: group for group in source.param_groups for p in group["params"]}
+    if not any(p in owners for group in target.param_groups for p in group["params"]):
+        raise ValueError("source and target share no parameter")
+    moving = _momenta(source) if momenta else {}
+    if isinstance(target, CoLA):
+        target._prepare()  # plans and batches of an earlier use
+        for index in range(len(target.param_groups)):
+            _to_group(source, target, index, owners, moving)
+    elif isinstance(target, torch.optim.SGD):
+        _to_sgd(target, moving)
+    return target
+
+
+def _speed(group: Mapping[str, Any]) -> float:
+    """h of a group: p = −h · buffer."""
+    return math.sqrt(float(group["lr"]))
+
+
+def _has_momentum(group: Mapping[str, Any]) -> bool:
+    if "thermostat" not in group:
+        return bool(group.get("momentum"))
+    return thermostats.is_adaptive(group) or not dynamics(group).is_overdamped
+
+
+# --- from ---------------------------------------------------------------------------------
+
+
+def _momenta(source: Optimizer) -> Momenta:
+    """The physical momentum of each parameter that has one, in the space of the weight."""
+    if isinstance(source, torch.optim.SGD):
+        return {
+            p: source.state[p][MOMENTUM] * -_speed(group)
+            for group in source.param_groups
+            for p in group["params"]
+            if source.state.get(p, {}).get(MOMENTUM) is not None
+        }
+    found: Momenta = {}
+    if isinstance(source, CoLA):
+        for index, group in enumerate(source.param_groups):
+            indices = _with_momentum(source, group)
+            for bucket, _ in source._buckets_of(index, indices) if indices else []:
+                state = bucket.read(source.state, momentum=True)
+                parts = bucket.scatter(bucket.constraint.ambient_momentum(state))
+                pairs = zip(bucket.parameters, parts, strict=True)
+                found.update({p: part * -_speed(group) for p, part in pairs})
+    return found
+
+
+def _with_momentum(optimizer: CoLA, group: dict[str, Any]) -> list[int]:
+    params = group["params"]
+    indices = [i for i, p in enumerate(params) if MOMENTUM in optimizer.state.get(p, {})]
+    return indices if _has_momentum(group) else []
+
+
+# --- to -----------------------------------------------------------------------------------
+
+
+def _to_sgd(target: torch.optim.SGD, moving: Momenta) -> None:
+    for group in target.param_groups:
+        if _has_momentum(group) and _speed(group) > 0.0:
+            for p in group["params"]:
+                if p in moving:
+                    target.state[p][MOMENTUM] = (moving[p] / -_speed(group)).to(p.dtype)
+
+
+def _to_group(
+    source: Optimizer,
+    target: CoLA,
+    index: int,
+    owners: Mapping[Tensor, dict[str, Any]],
+    moving: Momenta,
+) -> None:
+    group = target.param_groups[index]
+    shared = [i for i, p in enumerate(group["params"]) if p in owners]
+    for i in shared:
+        target.state[group["params"][i]].clear()
+    same = {i for i in shared if _same_geometry(owners[group["params"][i]], group)}
+    for i in same:
+        _copy(source, target, group["params"][i], owners, group, bool(moving))
+    target._commit(placement.of_group(group, target._strict))
+    other = [i for i in shared if i not in same and group["params"][i] in moving]
+    if other and _has_momentum(group) and _speed(group) > 0.0:
+        for bucket, _ in target._buckets_of(index, other):
+            state = bucket.read(target.state, momentum=True)
+            vector = bucket.gather([moving[p] / -_speed(group) for p in bucket.parameters])
+            tangent = bucket.constraint.tangent(state, vector)
+            state = state._replace(momentum=tangent.main, slack_momentum=tangent.slack)
+            bucket.write(target.state, state)
+    _copy_friction(group, [owners[group["params"][i]] for i in shared])
+
+
+def _same_geometry(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two groups keep the same numbers for a parameter, so that copies are exact."""
+    if "constraint" not in one or one["constraint"].joint != other["constraint"].joint:
+        return False
+    if one["constraint"].joint and list(map(id, one["params"])) != list(map(id, other["params"])):
+        return False
+    return saving.same(one["constraint"].describe(), other["constraint"].describe())
+
+
+def _copy(
+    source: Optimizer,
+    target: CoLA,
+    parameter: Tensor,
+    owners: Mapping[Tensor, dict[str, Any]],
+    group: Mapping[str, Any],
+    momenta: bool,
+) -> None:
+    entry, own = source.state.get(parameter, {}), owners[parameter]
+    kept = {name: entry[name].clone() for name in (SLACK, MASTER) if name in entry}
+    if momenta and _has_momentum(own) and _has_momentum(group) and _speed(group) > 0.0:
+        scale = _speed(own) / _speed(group)
+        kept.update({k: entry[k] * scale for k in (MOMENTUM, SLACK_MOMENTUM) if k in entry})
+    target.state[parameter].update(kept)
+
+
+def _copy_friction(group: dict[str, Any], givers: list[dict[str, Any]]) -> None:
+    if not givers or len(givers) < len(group["params"]) or not thermostats.is_adaptive(group):
+        return
+    giver = givers[0]
+    if all(other is giver for other in givers) and giver.get("thermostat") == "adaptive":
+        value = giver["friction"]
+        group["friction"] = value.clone() if isinstance(value, Tensor) else value

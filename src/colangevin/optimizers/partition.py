@@ -1,0 +1,210 @@
+"""Partitions: which parameters form the parts of a partitioned method.
+
+A part is one parameter group or several (one for each constraint in it); its groups carry the
+part's name under ``part``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from types import EllipsisType
+from typing import Any, NamedTuple, TypeAlias
+
+from torch import Tensor, nn
+
+from colangevin import checks
+
+Member: TypeAlias = "str | nn.Module | Tensor"
+Members: TypeAlias = "Member | Sequence[Member] | EllipsisType"
+Groups: TypeAlias = "list[dict[str, Any]]"
+
+
+class Entry(NamedTuple):
+    """A parameter, its name, and the options of the group it comes from."""
+
+    name: str
+    parameter: Tensor
+    group: Mapping[str, Any]
+
+
+def partition(
+    model: nn.Module,
+    by: str | None = None,
+    *,
+    groups: Groups | None = None,
+    **parts: Members,
+) -> Groups:
+    """Divide a model's parameters into named parts, in the order in which they are named.
+
+    Args:
+        model: the network. Parameters that need no gradient are left out.
+        by: one of the usual partitions, in the place of named parts: "layer" (a part for each
+            module with parameters of its own, in order), "output" (parts ``hidden`` and
+            ``output``, the last module), "bias" (parts ``weights`` and ``biases``) or "type"
+            (a part for each type of module).
+        groups: groups such as ``parameter_groups`` and ``constrain_`` return; the parts keep
+            their constraints and other options.
+        **parts: for each part its members: name patterns (``fnmatch``: "0.*"), modules or
+            parameters; ``...`` stands for all that no other part names.
+
+    Returns:
+        Parameter groups that carry their part's name under ``part``.
+
+    Raises:
+        ValueError: if parts overlap, a part is empty, a pattern matches nothing, or a
+            parameter is in no part.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+        >>> for group in partition(model, first=["0.*"], last=...):
+        ...     print(group["part"], group["names"])
+        first ['0.weight', '0.bias']
+        last ['2.weight', '2.bias']
+        >>> [group["part"] for group in partition(model, by="output")]
+        ['hidden', 'output']
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
+    if (by is None) == (not parts):
+        given = f"by={by!r} and the parts {', '.join(parts)}" if parts else "neither"
+        raise ValueError(f"name the parts, or give by to have a usual partition; got {given}")
+    entries = _entries(model, groups)
+    if by is None:
+        members = _named_parts(model, entries, parts)
+    else:
+        label = USUAL[checks.choice("by", by, tuple(USUAL))](model)
+        members = {}
+        for entry in entries:
+            members.setdefault(label(entry.name), []).append(entry)
+    return [group for part, chosen in _in_order(by, members) for group in _groups(part, chosen)]
+
+
+# --- what there is ------------------------------------------------------------------------
+
+
+def _entries(model: nn.Module, groups: Groups | None) -> list[Entry]:
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    sources: Groups = [{"params": list(names)}] if groups is None else groups
+    entries = []
+    for group in sources:
+        options = {k: v for k, v in group.items() if k not in ("params", "names", "param_names")}
+        for parameter in group["params"]:
+            if parameter not in names:
+                raise ValueError(
+                    f"groups has a parameter of shape {tuple(parameter.shape)} that is not one "
+                    "of the model's"
+                )
+            if parameter.requires_grad:
+                entries.append(Entry(names[parameter], parameter, options))
+    if not entries:
+        raise ValueError("model has no parameter that needs a gradient")
+    return entries
+
+
+def _groups(part: str, entries: Sequence[Entry]) -> Groups:
+    """One group for each group that the entries come from."""
+    found: dict[int, dict[str, Any]] = {}
+    for entry in entries:
+        if id(entry.group) not in found:
+            outer = entry.group.get("name")
+            name = part if outer is None else f"{part}: {outer}"
+            made = {**entry.group, "params": [], "names": [], "name": name, "part": part}
+            found[id(entry.group)] = made
+        found[id(entry.group)]["params"].append(entry.parameter)
+        found[id(entry.group)]["names"].append(entry.name)
+    return list(found.values())
+
+
+# --- named parts --------------------------------------------------------------------------
+
+
+def _named_parts(
+    model: nn.Module, entries: Sequence[Entry], parts: Mapping[str, Members]
+) -> dict[str, list[Entry]]:
+    rest = [part for part, members in parts.items() if isinstance(members, EllipsisType)]
+    if len(rest) > 1:
+        raise ValueError(f"only one part can be the rest (...), got {' and '.join(rest)}")
+    owner: dict[str, str] = {}
+    for part, members in parts.items():
+        if isinstance(members, EllipsisType):
+            continue
+        for name in _chosen(model, part, members, entries):
+            if owner.setdefault(name, part) != part:
+                raise ValueError(f"parts {owner[name]!r} and {part!r} overlap: both have {name!r}")
+    left = [entry.name for entry in entries if entry.name not in owner]
+    if left and not rest:
+        raise ValueError(f"no part has {', '.join(map(repr, left))}; ... stands for the rest")
+    if rest and not left:
+        raise ValueError(f"part {rest[0]!r} is empty: the other parts have every parameter")
+    owner.update(dict.fromkeys(left, rest[0]) if rest else {})
+    return {part: [e for e in entries if owner[e.name] == part] for part in parts}
+
+
+def _chosen(model: nn.Module, part: str, members: Members, entries: Sequence[Entry]) -> list[str]:
+    single = isinstance(members, (str, nn.Module, Tensor))
+    listed: Sequence[Any] = [members] if single else list(members)  # type: ignore[arg-type]
+    if not listed:
+        raise ValueError(f"part {part!r} is empty: name its parameters")
+    names: list[str] = []
+    for member in listed:
+        found = [entry.name for entry in entries if _matches(model, member, entry)]
+        if not found:
+            label = repr(member) if isinstance(member, str) else f"a {type(member).__name__}"
+            raise ValueError(
+                f"part {part!r}: {label} matches no parameter that needs a gradient; there are "
+                f"{', '.join(entry.name for entry in entries)}"
+            )
+        names.extend(found)
+    return names
+
+
+def _matches(model: nn.Module, member: object, entry: Entry) -> bool:
+    if isinstance(member, str):
+        return fnmatchcase(entry.name, member)
+    if isinstance(member, nn.Module):
+        return any(parameter is entry.parameter for parameter in member.parameters())
+    if isinstance(member, Tensor):
+        return member is entry.parameter
+    raise TypeError(f"a part takes name patterns, modules and parameters, got {member!r}")
+
+
+# --- the usual partitions -----------------------------------------------------------------
+
+
+def _by_layer(model: nn.Module) -> Callable[[str], str]:
+    return lambda name: name.rpartition(".")[0] or "model"
+
+
+def _by_output(model: nn.Module) -> Callable[[str], str]:
+    last = [name for name, p in model.named_parameters() if p.requires_grad][-1]
+    layer = last.rpartition(".")[0]
+    return lambda name: "output" if name.rpartition(".")[0] == layer else "hidden"
+
+
+def _by_bias(model: nn.Module) -> Callable[[str], str]:
+    return lambda name: "biases" if "bias" in name.rpartition(".")[2] else "weights"
+
+
+def _by_type(model: nn.Module) -> Callable[[str], str]:
+    return lambda name: type(model.get_submodule(name.rpartition(".")[0])).__name__
+
+
+USUAL: dict[str, Callable[[nn.Module], Callable[[str], str]]] = {
+    "layer": _by_layer,
+    "output": _by_output,
+    "bias": _by_bias,
+    "type": _by_type,
+}
+EXPECTED = {"output": ("hidden", "output"), "bias": ("weights", "biases")}
+
+
+def _in_order(
+    by: str | None, members: Mapping[str, list[Entry]]
+) -> Iterable[tuple[str, list[Entry]]]:
+    if by not in EXPECTED:
+        return members.items()
+    for part in EXPECTED[by]:
+        if part not in members:
+            raise ValueError(f"by={by!r}: part {part!r} is empty, all parameters are in the other")
+    return [(part, members[part]) for part in EXPECTED[by]]

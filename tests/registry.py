@@ -168,8 +168,8 @@ CASES = [
     Case("unconstrained", Unconstrained, ((3, 4),), no_violation),
     Case("circle", lambda: Circle(0.5), ((3, 4),), beyond(0.5)),
     Case("circle_radii", lambda: Circle(RADII), ((3, 4),), beyond(RADII)),
-    Case("sphere", lambda: Sphere(0.8), ((3, 4),), beyond_norm(0.8)),
-    Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((3, 4),), off_norm(1.3)),
+    Case("sphere", lambda: Sphere(0.8), ((2, 3),), beyond_norm(0.8)),
+    Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((2, 3),), off_norm(1.3)),
     Case(
         "sphere_columns", lambda: Sphere(0.8, dim=1), ((3, 4),), beyond_norm(0.8, 1), share=LAYOUT
     ),

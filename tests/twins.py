@@ -94,7 +94,7 @@ def twin_of(case: Case) -> Twin:
         return Twin([ref.sphere_pieces(r, constraint.equality)], rows(constraint.dim), slack)
     if isinstance(constraint, Orthogonal):
         copies = case.shapes[0][0] if constraint.batch_dims else 1
-        pieces = [ref.orthogonal_pieces(12)] * copies
+        pieces = [ref.orthogonal_pieces(iterations=10)] * copies
         return Twin(pieces, matrices(constraint.batch_dims), unit=constraint.scale)
     assert isinstance(constraint, General), f"{case.name} has no twin"
     return general_twin(case, constraint)

@@ -105,7 +105,7 @@ def test_every_work_has_rows_of_ours_with_time_memory_and_violation(tiny_run):
             assert row.ratio is not None and row.baseline is not None, row
             assert row.state is not None, row
             assert row.violation is not None and row.violation < 1e-5, row
-            assert row.steps >= 12, row
+            assert row.steps >= 3, row
             assert letter == "e" or row.scratch is not None, row
 
 
@@ -140,7 +140,7 @@ def test_all_bars_are_judged(tiny_run):
     missing = [bar.text for bar in record.bars if bar.met is None]
     unmeasured = {"orthogonal to geoopt", "POGO"}  # these need packages that may not be there
     assert all(any(word in text for word in unmeasured) for text in missing)
-    assert len(record.bars) == 17
+    assert len(record.bars) == 18
 
 
 def test_json_comes_back_as_it_went(tiny_run, tmp_path):

@@ -25,7 +25,8 @@ def main():
 
     def report(index, done):
         seen.append((index, done))
-        return done < 5
+        # Whichever process is quicker: the first finishes, and only then is the second stopped.
+        return (0, 3) not in seen or done < 5
 
     results = run_all(count, [(3, False), (10**6, False)], report)
     try:

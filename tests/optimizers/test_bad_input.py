@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from optimizer_cases import backward, ball, constrained, contents, network, same, train
 from torch import Tensor, nn
 
 import colangevin as cl
+from optimizer_cases import backward, ball, constrained, contents, network, same, train
 
 NAN, INF = math.nan, math.inf
 
@@ -113,9 +113,7 @@ class TestOptions:
         generator = torch.Generator().manual_seed(3)
         state = generator.get_state()
         with refused(error, *words, tensors=[outside]):
-            cl.CoLA(
-                [outside], generator=generator, **{"constraint": cl.Circle(0.5), **options}
-            )
+            cl.CoLA([outside], generator=generator, **{"constraint": cl.Circle(0.5), **options})
         assert same(generator.get_state(), state)
 
     @bad_numbers
@@ -133,7 +131,6 @@ class TestOptions:
         self, options: dict[str, Any], error: type[Exception], words: tuple[str, ...]
     ) -> None:
         model = network()
-        start = {"lr": 0.1} if options else {}
         first = [{"params": model.parameters(), "lr": 0.02, "momentum": 0.9, "temperature": 0.1}]
         optimizer = cl.CoLA(first)
         train(model, optimizer, range(2))
@@ -143,7 +140,7 @@ class TestOptions:
         with refused(error, *words, tensors=[added], optimizer=optimizer):
             optimizer.add_param_group(group)
         assert group == given
-        optimizer.add_param_group({"params": [added], **(start or {"lr": 0.1})})  # still usable
+        optimizer.add_param_group({"params": [added], "lr": 0.1})  # it is still usable
 
     @pytest.mark.parametrize(
         ("name", "value"),
@@ -164,12 +161,8 @@ class TestOptions:
         _, optimizer = running()
         optimizer.param_groups[1][name] = value
         shown = "NaN" if value != value else str(value)
-        before = [p.detach().clone() for g in optimizer.param_groups for p in g["params"]]
-        with pytest.raises(ValueError, match=name) as raised:
+        with refused(ValueError, name, shown, optimizer=optimizer):
             optimizer.step()
-        assert shown in str(raised.value)
-        after = [p.detach() for g in optimizer.param_groups for p in g["params"]]
-        assert same(after, before)
 
     def test_zero_is_legal_where_it_means_something(self) -> None:
         optimizer = cl.CoLA([weight(2)], step_size=0.1, friction=0.0, temperature=0.0)
@@ -262,7 +255,9 @@ class TestConstraints:
             {"params": [first], "constraint": cl.Circle(0.5)},
             {"params": [bad], "constraint": constraint},
         ]
-        with refused(cl.ConstraintError, f"parameter 0 of shape {shape}", *words, tensors=[first, bad]):
+        with refused(
+            cl.ConstraintError, f"parameter 0 of shape {shape}", *words, tensors=[first, bad]
+        ):
             cl.CoLA(groups, lr=0.1)
 
     def test_the_name_of_the_parameter_is_told(self) -> None:
@@ -390,9 +385,7 @@ class TestTensors:
         ],
         ids=["complex", "integer", "boolean", "sparse"],
     )
-    def test_parameters(
-        self, tensor: Tensor, word: str, constraint: cl.Constraint | None
-    ) -> None:
+    def test_parameters(self, tensor: Tensor, word: str, constraint: cl.Constraint | None) -> None:
         first = weight(3, value=2.0)
         bad = nn.Parameter(tensor, requires_grad=False)
         with refused(TypeError, "parameter 1 of shape", word, tensors=[first]):

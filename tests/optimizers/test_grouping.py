@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from optimizer_cases import ball, network, same
 from torch import nn
 
 import colangevin as cl
+from optimizer_cases import ball, network, same
 
 CIRCLE, SPHERE = cl.Circle(0.5), cl.Sphere(0.5)
 
@@ -120,7 +120,7 @@ class TestParameterGroups:
     def test_the_first_rule_wins_for_tied_parameters(self) -> None:
         model = network()
         model[2].weight = model[0].weight
-        with pytest.raises(ValueError, match="'0.weight' matches no parameter that is still free"):
+        with pytest.raises(ValueError, match=r"'0\.weight' matches no .*still free"):
             cl.parameter_groups(model, {"2.weight": CIRCLE, "0.weight": SPHERE})
 
     def test_a_pattern_that_matches_nothing(self) -> None:
@@ -132,7 +132,7 @@ class TestParameterGroups:
             cl.parameter_groups(network(), {nn.Conv2d: CIRCLE})
 
     def test_a_pattern_that_comes_too_late(self) -> None:
-        with pytest.raises(ValueError, match="'0.weight' matches no parameter that is still free"):
+        with pytest.raises(ValueError, match=r"'0\.weight' matches no .*still free"):
             cl.parameter_groups(network(), {"*.weight": CIRCLE, "0.weight": SPHERE})
 
     @pytest.mark.parametrize("rule", [3, torch.ones(2), ("0.weight", 3), int])

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from optimizer_cases import backward, network
 from torch import nn
 from torch.optim import lr_scheduler
 
 import colangevin as cl
+from optimizer_cases import backward, network
 
 STEPS = 200
 LR = 0.05
@@ -21,7 +21,6 @@ SCHEDULES: dict[str, Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler]
     "StepLR": lambda o: lr_scheduler.StepLR(o, step_size=30, gamma=0.5),
     "CosineAnnealingLR": lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=STEPS),
     "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, max_lr=2 * LR, total_steps=STEPS),
-    "CosineAnnealingWarmRestarts": lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 40),
 }
 
 

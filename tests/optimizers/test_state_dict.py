@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+
+import colangevin as cl
 from optimizer_cases import (
     CONSTRAINTS,
     SCHEMES,
@@ -20,9 +23,6 @@ from optimizer_cases import (
     train,
     values_of,
 )
-from torch import Tensor, nn
-
-import colangevin as cl
 
 every_constraint = pytest.mark.parametrize("constraint", CONSTRAINTS)
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES)

@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from optimizer_cases import network, same, train, values_of
 from torch import nn
 
 import colangevin as cl
+from optimizer_cases import network, same, train, values_of
 
 
 def optimizer_at(*temperatures: float) -> cl.CoLA:

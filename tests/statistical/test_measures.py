@@ -198,7 +198,11 @@ def test_haar_on_the_stiefel_manifold(shape: tuple[int, int], word: str) -> None
 def matrix_langevin_21() -> Case:
     moment = targets.von_mises_moment
     return Case(
-        Target(Orthogonal(batch_dims=1, tolerance=1e-10), torch.tensor([[0.0], [-1.0]]), linear([[1.0], [0.0]])),
+        Target(
+            Orthogonal(batch_dims=1, tolerance=1e-10),
+            torch.tensor([[0.0], [-1.0]]),
+            linear([[1.0], [0.0]]),
+        ),
         {
             "first": Known(
                 lambda s: s.position[:, 0, 0],
@@ -299,14 +303,21 @@ def ellipse_known() -> dict[str, Known]:
 
 def ellipse(projection: str) -> Case:
     constraint = General(
-        lambda q: (q / AXES).square().sum() - 1.0, projection=projection, batch_dims=1, tolerance=1e-8
+        lambda q: (q / AXES).square().sum() - 1.0,
+        projection=projection,
+        batch_dims=1,
+        tolerance=1e-8,
     )
-    return Case(Target(constraint, torch.tensor([0.42, -0.96]), linear([0.7, 0.0])), ellipse_known())
+    return Case(
+        Target(constraint, torch.tensor([0.42, -0.96]), linear([0.7, 0.0])), ellipse_known()
+    )
 
 
 def bounded() -> Case:
     """theta^2 / a^2 <= 1: with its slack the same ellipse."""
-    constraint = General(lambda q: (q / LONG).square() - 1.0, inequality=True, batch_dims=1, tolerance=1e-8)
+    constraint = General(
+        lambda q: (q / LONG).square() - 1.0, inequality=True, batch_dims=1, tolerance=1e-8
+    )
     return Case(Target(constraint, torch.tensor([0.42]), linear([0.7])), ellipse_known())
 
 

@@ -180,9 +180,7 @@ def test_weak_order_on_the_circle(
 
 def test_a_delayed_gradient_costs_an_order() -> None:
     """What the fit must tell apart: BAOAB with every gradient from before the move."""
-    errors = [
-        cosine("BAOAB", CURVED, h, delayed=True) - exact_cosine(CURVED) for h in MIDDLE
-    ]
+    errors = [cosine("BAOAB", CURVED, h, delayed=True) - exact_cosine(CURVED) for h in MIDDLE]
     fitted, _, _ = orders(MIDDLE, errors)
     assert 0.7 <= fitted <= 1.3
 
@@ -201,9 +199,7 @@ def test_the_galerkin_method_has_converged(word: str) -> None:
 def test_the_optimizer_has_the_bias_that_was_computed(word: str, step: float) -> None:
     """Monte Carlo agrees with the computed stationary law, bias included."""
     strength = STRENGTH[CURVED]
-    target = Target(
-        Circle(1.0), torch.tensor(0.5), lambda theta: -theta - strength * theta**2 / 2
-    )
+    target = Target(Circle(1.0), torch.tensor(0.5), lambda theta: -theta - strength * theta**2 / 2)
     run = Run(word, step, burn=12.0, samples=4, every=3.6, chains=20000)
     found = estimates(optimize(target, run, seed=9), {"cos": lambda s: s.position})["cos"]
     # At large steps the noise reaches the centre, where the angle jumps: that takes more nodes.

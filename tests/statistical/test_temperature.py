@@ -110,7 +110,7 @@ def check(manifold: Manifold, found: Estimate) -> None:
 
 
 def plan(word: str) -> Run:
-    return Run(word, 0.1, burn=2.5, samples=3, every=1.5, chains=2000)
+    return Run(word, 0.1, burn=5.0, samples=3, every=1.5, chains=2000)
 
 
 def as_it_is(tensor: Tensor) -> Tensor:
@@ -163,9 +163,7 @@ def test_oba_has_the_temperature_and_the_variance_of_its_own_equations() -> None
     """
     stiffness, temperature = 2.0, 0.5
     run = Run("OBA", 0.5, burn=16.0, samples=4, every=4.0, chains=20_000, friction=4.0)
-    target = Target(
-        Unconstrained(), torch.tensor(0.0), lambda q: stiffness * q**2 / 2, temperature
-    )
+    target = Target(Unconstrained(), torch.tensor(0.0), lambda q: stiffness * q**2 / 2, temperature)
     decay = math.exp(-run.friction * run.step)
     hot = temperature / (1 - run.step**2 * stiffness / (2 * (1 + decay)))
     squares = [

@@ -110,6 +110,7 @@ class Contestant:
         gradients: tensors that are refilled between rounds; none if it computes its own.
         parameters: number of weights that it moves.
         state_bytes: how much it keeps between steps.
+        values: the weights as they are now, of their shapes or as matrices.
         violation: relative violation of the constraint, or None without a constraint.
         bucket: numbers in its largest bucket, 0 if it has none.
         note: what is remarkable after the steps, or nothing.
@@ -122,6 +123,7 @@ class Contestant:
     gradients: Sequence[Tensor]
     parameters: int
     state_bytes: Callable[[], int]
+    values: Callable[[], Sequence[Tensor]] = lambda: ()
     violation: Callable[[], float | None] = lambda: None
     bucket: int = 0
     note: Callable[[], str] = lambda: ""

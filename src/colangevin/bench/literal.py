@@ -82,6 +82,9 @@ def literal(setting: Setting) -> Contestant:
         gradients=gradients,
         parameters=setting.parameters,
         state_bytes=lambda: sum(4 * t.numel() for state in states for t in state[1:]),
+        values=lambda: [
+            _value(weight, state) for weight, state in zip(setting.weights, states, strict=True)
+        ],
         violation=violation,
     )
 
@@ -99,6 +102,12 @@ def _system(reference: Any, weight: Weight, initial: Tensor) -> tuple[Any, tuple
         parts = [initial.clone()]
         pieces = reference.unconstrained_pieces()
     return pieces, (*parts, *(torch.zeros_like(part) for part in parts))
+
+
+def _value(weight: Weight, state: tuple[Tensor, ...]) -> Tensor:
+    """The weight in its own shape; a wide one is kept as its transpose."""
+    wide = weight.kind == "orthogonal" and weight.shape[0] < weight.matrix[0]
+    return (state[0].mT if wide else state[0]).reshape(weight.shape)
 
 
 def _violation(pieces: Any, weight: Weight, state: tuple[Tensor, ...]) -> float:

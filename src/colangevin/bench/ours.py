@@ -95,6 +95,7 @@ def contestant_of(
         gradients=[] if step is not None else [p.grad for p in parameters if p.grad is not None],
         parameters=sum(p.numel() for p in parameters),
         state_bytes=lambda: bytes_of([optimizer]),
+        values=lambda: [p.detach() for p in parameters],
         violation=violation,
         bucket=largest_bucket(optimizer),
         note=note,

@@ -128,6 +128,9 @@ def parametrized(library: str) -> Build:
             holders.append(holder)
             gradients.append(torch.zeros_like(flat))
         parameters = [p for holder in holders for p in holder.parameters()]
+        for parameter in parameters:
+            # geotorch leaves views, which fused SGD on a CPU silently does not move.
+            parameter.data = parameter.detach().contiguous()
         optimizer = _sgd(parameters, setting.lr, setting.momentum)
 
         def values() -> list[Tensor]:
@@ -143,6 +146,7 @@ def parametrized(library: str) -> Build:
             gradients=gradients,
             parameters=setting.parameters,
             state_bytes=lambda: bytes_of([optimizer]) + _surplus(holders, setting.parameters),
+            values=values,
             violation=lambda: orthogonality(setting.weights, values()),
         )
 
@@ -224,5 +228,6 @@ def _assemble(
         gradients=gradients,
         parameters=setting.parameters,
         state_bytes=lambda: bytes_of(optimizers),
+        values=lambda: values,
         violation=lambda: measure(setting.weights, values),
     )

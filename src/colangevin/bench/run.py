@@ -124,11 +124,11 @@ def quick(effort: Effort) -> Effort:
     return replace(
         effort,
         rounds=min(effort.rounds, 2),
-        round_seconds=0.02,
-        seconds=0.5,
-        patience=1.0,
-        ours_seconds=1.0,
-        peers_seconds=0.2,
+        round_seconds=min(effort.round_seconds, 0.02),
+        seconds=min(effort.seconds, 0.5),
+        patience=min(effort.patience, 1.0),
+        ours_seconds=min(effort.ours_seconds, 1.0),
+        peers_seconds=min(effort.peers_seconds, 0.2),
     )
 
 

@@ -52,12 +52,13 @@ def run_demo(seed: int, epochs: int | None, out: Path, jobs: int | None) -> int:
     except (OSError, ValueError) as error:
         Console(stderr=True).print(f"cola demo: {error}", soft_wrap=True, markup=False)
         return BAD_ARGUMENT
-    console.print(
-        f"Two-turn spiral, {settings.train_points} training and {settings.test_points} test "
-        f"points, {settings.hidden}-node network.\n"
-        f"{settings.epochs:,} epochs; the paper uses {PAPER_EPOCHS:,}. Seed {settings.seed}."
-    )
-    results = _train_with_progress(settings, jobs, console)
+    with _interrupt_flag() as interrupted:
+        console.print(
+            f"Two-turn spiral, {settings.train_points} training and {settings.test_points} test "
+            f"points, {settings.hidden}-node network.\n"
+            f"{settings.epochs:,} epochs; the paper uses {PAPER_EPOCHS:,}. Seed {settings.seed}."
+        )
+        results = _train_with_progress(settings, jobs, console, interrupted)
     complete = all(result.epochs == settings.epochs for result in results)
     if not complete:
         console.print(f"Stopped after {epoch_range(results)} epochs; this is what is done.")
@@ -88,7 +89,9 @@ def _table_path(picture: Path) -> Path:
     return picture.with_suffix(".csv")
 
 
-def _train_with_progress(settings: Settings, jobs: int, console: Console) -> list[Result]:
+def _train_with_progress(
+    settings: Settings, jobs: int, console: Console, interrupted: Callable[[], bool]
+) -> list[Result]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
@@ -97,7 +100,7 @@ def _train_with_progress(settings: Settings, jobs: int, console: Console) -> lis
         TimeRemainingColumn(),
     )
     tasks = [(settings, share) for share in shares(jobs)]
-    with _interrupt_flag() as interrupted, Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console) as progress:
         names = [", ".join(method.name for method in share) for _, share in tasks]
         bars = [progress.add_task(name, total=settings.epochs) for name in names]
 

@@ -166,7 +166,9 @@ class General(Constraint):
         Raises:
             ConstraintError: naming what is wrong.
         """
-        value = self.g(*[p.reshape(s) for p, s in zip(self._parts(position), self.shapes, strict=True)])
+        value = self.g(
+            *[p.reshape(s) for p, s in zip(self._parts(position), self.shapes, strict=True)]
+        )
         if not isinstance(value, Tensor) or not value.is_floating_point():
             raise ConstraintError(f"g must return a floating-point tensor, got {value!r}")
         size = position.shape[1]

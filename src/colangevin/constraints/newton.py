@@ -24,6 +24,14 @@ def scale_of(jacobian: Tensor, point: Tensor) -> Tensor:
     return terms.clamp_min(torch.finfo(point.dtype).tiny)
 
 
+def rounding_scale(jacobian: Tensor, point: Tensor, proposal: Tensor) -> Tensor:
+    """``scale_of`` for a point that was reached from a proposal, whose rounding it keeps.
+
+    Where a coordinate has come down to almost 0, its own size says nothing of its accuracy.
+    """
+    return scale_of(jacobian, torch.maximum(point.abs(), proposal.abs()))
+
+
 def solve(matrix: Tensor, right: Tensor) -> Tensor:
     """Solve the m × m systems of a batch; a singular one gives non-finite numbers."""
     solution, info = torch.linalg.solve_ex(matrix, right.unsqueeze(-1))
@@ -79,7 +87,7 @@ def oblique(
     point, last = proposal, SLOW
     for _ in range(max_iterations):
         value = values(point)
-        error = float((value / scale_of(normals, point)).abs().max())
+        error = float((value / rounding_scale(normals, point, proposal)).abs().max())
         if progress.done(error):
             return point, multiplier
         if not error <= SLOW * last:
@@ -112,7 +120,7 @@ def orthogonal(
         along_normals = solve(gram, (jacobian @ gap.unsqueeze(-1)).squeeze(-1))
         tangent = gap - (jacobian.mT @ along_normals.unsqueeze(-1)).squeeze(-1)
         back = (jacobian.mT @ solve(gram, value).unsqueeze(-1)).squeeze(-1)
-        error = float((value / scale_of(jacobian, point)).abs().max())
+        error = float((value / rounding_scale(jacobian, point, proposal)).abs().max())
         size = float(point.abs().max().clamp_min(1e-30))
         if progress.done(max(error, float((tangent - back).abs().max()) / size)):
             return point

@@ -121,9 +121,10 @@ class Sphere(Constraint):
 
     def residual(self, state: State) -> Tensor:
         radius = self._radius(state.position)
-        return self._dot(state.position, state.slack, state.position, state.slack) / (
-            radius * radius
-        ) - 1.0
+        return (
+            self._dot(state.position, state.slack, state.position, state.slack) / (radius * radius)
+            - 1.0
+        )
 
     @staticmethod
     def _dot(x: Tensor, x_slack: Tensor | None, y: Tensor, y_slack: Tensor | None) -> Tensor:

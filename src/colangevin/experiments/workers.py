@@ -6,9 +6,10 @@ import multiprocessing
 import os
 import pickle
 import signal
-import threading
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeAlias, TypeVar
 
@@ -61,7 +62,7 @@ def run_all(work: Callable[[T, KeepGoing], R], tasks: Sequence[T], report: Repor
     """
     if len(tasks) == 1:
         return [work(tasks[0], lambda done: report(0, done))]
-    with _interrupts_ignored():
+    with _interrupts_blocked():
         links = [_start(pickle.dumps((work, task))) for task in tasks]
     try:
         return _collect(links, report)
@@ -80,19 +81,21 @@ def _start(payload: bytes) -> Connection:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Let processes that start now ignore Ctrl-C from the first, while they still import.
+def _interrupts_blocked() -> Iterator[None]:
+    """Let processes that start now be deaf to Ctrl-C from the first, while they still import.
 
-    It reaches every process of the terminal; what it means is for the calling one to say.
+    It reaches every process of the terminal; what it means is for the calling one to say, which
+    gets it a moment later.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers
+    if sys.platform == "win32":
+        yield  # processes do not inherit a mask there
         return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource_tracker.ensure_running()  # started later, it would lift the mask again
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _collect(links: list[Connection], report: Report) -> list[Any]:
@@ -136,7 +139,7 @@ def _ask_to_stop(link: Connection) -> None:
 
 def _serve(payload: bytes, link: Connection) -> None:
     """Run one task in a process of its own."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be inherited
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where no mask is inherited
 
     def keep_going(done: int) -> bool:
         link.send_bytes(pickle.dumps((done, None)))

@@ -12,7 +12,6 @@ from colangevin.constraints.base import Constraint, Draw, Scalar, State
 from colangevin.integrators import pieces
 from colangevin.integrators.scheme import Drift, Impulse, Move, Piece, Scheme
 
-
 FAINT = 1e-30
 """Up to this lr a step is below any rounding, while 1/lr would overflow float32."""
 

@@ -46,9 +46,7 @@ def impulse(
     slack = state.slack_momentum
     if slack is not None:
         slack = slack * decay if change.slack is None else plus(change.slack, slack, decay)
-    return state._replace(
-        momentum=plus(change.main, state.momentum, decay), slack_momentum=slack
-    )
+    return state._replace(momentum=plus(change.main, state.momentum, decay), slack_momentum=slack)
 
 
 def kick(constraint: Constraint, state: State, gradient: Tensor, step: Scalar) -> State:
@@ -71,7 +69,8 @@ def thermostat(
     Example:
         >>> import torch
         >>> from colangevin.constraints import Unconstrained
-        >>> thermostat(Unconstrained(), State(torch.zeros(1), torch.ones(1)), 0.5, 0.0, None).momentum
+        >>> state = State(torch.zeros(1), torch.ones(1))
+        >>> thermostat(Unconstrained(), state, 0.5, 0.0, None).momentum
         tensor([0.5000])
     """
     scale = (temperature * (1.0 - decay * decay)) ** 0.5
@@ -91,7 +90,8 @@ def overdamped(
     Example:
         >>> import torch
         >>> from colangevin.constraints import Unconstrained
-        >>> overdamped(Unconstrained(), State(torch.zeros(1)), torch.ones(1), 0.1, 0.0, None).position
+        >>> state = State(torch.zeros(1))
+        >>> overdamped(Unconstrained(), state, torch.ones(1), 0.1, 0.0, None).position
         tensor([-0.1000])
     """
     position = plus(state.position, gradient, -step)

@@ -1,11 +1,11 @@
 """``torch.optim`` shells around the integrators."""
 
 from colangevin.optimizers.cola import CoLA as CoLA
-from colangevin.optimizers.cola import Violation as Violation
 from colangevin.optimizers.dhsgd import DHSGD as DHSGD
 from colangevin.optimizers.grouping import constrain_ as constrain_
 from colangevin.optimizers.grouping import parameter_groups as parameter_groups
 from colangevin.optimizers.handover import hand_over as hand_over
+from colangevin.optimizers.inspection import Violation as Violation
 from colangevin.optimizers.partition import partition as partition
 from colangevin.optimizers.presets import LOL as LOL
 from colangevin.optimizers.presets import AdaptiveLangevin as AdaptiveLangevin

@@ -3,55 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
-from colangevin.constraints import Constraint, State
-from colangevin.errors import ConvergenceError
-from colangevin.integrators.dynamics import Action, Dynamics, advance
-from colangevin.optimizers import placement, saving, thermostats
-from colangevin.optimizers.buckets import MOMENTUM, Bucket, make_buckets
-from colangevin.optimizers.elementwise import run_in_blocks
+from colangevin.constraints import Constraint
+from colangevin.optimizers import execution, placement, saving, thermostats
+from colangevin.optimizers.buckets import Bucket
 from colangevin.optimizers.fused import Fused
-from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
+from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, resolve, resolve_defaults
+from colangevin.optimizers.inspection import Violation, violation
 from colangevin.optimizers.noise import Noise
+from colangevin.optimizers.planning import Plan, Planner, by_age
 from colangevin.optimizers.resident import Resident
-
-PLANNED = (
-    "lr",
-    "momentum",
-    "friction",
-    "temperature",
-    "scheme",
-    "delayed_gradient",
-    "weight_decay",
-)
-"""The options of a group that its plan depends on."""
-
-
-class Violation(NamedTuple):
-    """How well a group's constraint holds.
-
-    Attributes:
-        residual: max |g| relative to the constraint's scale.
-        cotangency: max |∇gᵀp| relative to |∇g||p|.
-    """
-
-    residual: float
-    cotangency: float
-
-
-class Plan(NamedTuple):
-    """What one bucket does in one step."""
-
-    bucket: Bucket
-    resident: Resident | None
-    actions: tuple[Action, ...]
-    momentum: bool
-    weight_decay: float
 
 
 class CoLA(Optimizer):
@@ -142,13 +108,11 @@ class CoLA(Optimizer):
         self._collecting = None
         sizes = [p.numel() for group in self.param_groups for p in group["params"]]
         self._noise = Noise(generator, salt=sum(sizes) + len(sizes))
-        self._commit(placements)
+        placement.commit(placements, self.state)
 
     def _prepare(self) -> None:
         """What is derived from the groups and never saved."""
-        self._buckets: dict[tuple[int, ...], list[tuple[Bucket, Resident | None]]] = {}
-        self._plans: dict[int, tuple[tuple[object, ...], list[Plan]]] = {}
-        self._settled: set[int] = set()
+        self._planner = Planner(self._strict)
         self._fused = Fused() if self._fuse else None
 
     # --- groups ---------------------------------------------------------------------------
@@ -174,16 +138,12 @@ class CoLA(Optimizer):
         if self._collecting is not None:
             self._collecting.extend(placements)
         else:
-            self._commit(placements)
-
-    def _commit(self, placements: Sequence[placement.Placement]) -> None:
-        for bucket, position in placements:
-            bucket.write_position(self.state, position)
+            placement.commit(placements, self.state)
 
     # --- the step -------------------------------------------------------------------------
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step.
 
         Args:
@@ -202,153 +162,43 @@ class CoLA(Optimizer):
 
     def _move(self, closure: Callable[[], Any] | None) -> None:
         """Move every group once with the gradients as they stand."""
-        indices = range(len(self.param_groups))
-        adaptive = [i for i in indices if thermostats.is_adaptive(self.param_groups[i])]
-        plans = [plan for i in indices if i not in adaptive for plan in self._plan(i)]
-        if adaptive:
-            self._run_with_adaptive(adaptive, plans)
-        else:
-            self._run(plans)
-
-    def _plan(self, index: int) -> list[Plan]:
-        """The group's buckets with their actions; refuses bad gradients before any change."""
-        group = self.param_groups[index]
-        active = placement.with_gradient(group)
-        if not active:
-            return []
-        options = [group[name] for name in PLANNED]
-        # Schedulers change a tensor in place, so it is its number that is compared.
-        key = (*active, *(float(o) if isinstance(o, Tensor) else o for o in options))
-        if index in self._plans and self._plans[index][0] == key:
-            return self._plans[index][1]
-        settings = dynamics(group)
-        self._settle(group, active)
-        momentum = not settings.is_overdamped
-        fresh, moved = self._by_age(group, active) if momentum else ([], active)
+        groups = self.param_groups
+        # All gradients are looked at before anything is changed.
+        actives = [placement.with_gradient(group) for group in groups]
+        adaptive = [i for i, group in enumerate(groups) if thermostats.is_adaptive(group)]
         plans = [
-            Plan(bucket, resident, actions, momentum, group["weight_decay"])
-            for indices, actions in self._calls(settings, fresh, moved)
-            for bucket, resident in self._buckets_of(index, indices)
+            plan
+            for i, group in enumerate(groups)
+            if i not in adaptive
+            for plan in self._planner.plan(i, group, actives[i], self.state)
         ]
-        if not fresh:
-            self._plans[index] = (key, plans)
-        return plans
-
-    def _by_age(self, group: dict[str, Any], active: list[int]) -> tuple[list[int], list[int]]:
-        """The parameters that have never moved, and the others."""
-        fresh = [i for i in active if MOMENTUM not in self.state.get(group["params"][i], {})]
-        return fresh, [i for i in active if i not in fresh] if fresh else active
-
-    @staticmethod
-    def _calls(
-        settings: Dynamics, fresh: list[int], moved: list[int]
-    ) -> list[tuple[list[int], tuple[Action, ...]]]:
-        """Parameters that have never moved make a first call, which may differ."""
-        first, later = settings.actions(first=True), settings.actions(first=False)
-        if first == later:
-            return [(sorted(fresh + moved), later)]
-        return [(indices, a) for indices, a in ((fresh, first), (moved, later)) if indices]
-
-    def _settle(self, group: dict[str, Any], active: list[int]) -> None:
-        """Put on the manifold what was changed between construction and the first step."""
-        if all(id(group["params"][i]) in self._settled for i in active):
-            return
-        self._commit(placement.of_group(group, self._strict))
-        self._settled.update(id(p) for p in group["params"])
-
-    def _buckets_of(
-        self, index: int, indices: Sequence[int]
-    ) -> list[tuple[Bucket, Resident | None]]:
-        key = (index, *indices)
-        if key not in self._buckets:
-            group = self.param_groups[index]
-            names = placement.names(group)
-            buckets = make_buckets(
-                group["constraint"],
-                [group["params"][i] for i in indices],
-                [names[i] for i in indices],
-            )
-            self._buckets[key] = [(bucket, Resident.of(bucket)) for bucket in buckets]
-        return self._buckets[key]
-
-    def _run(self, plans: Sequence[Plan]) -> None:
-        """Compute what may fail before anything is written, then the rest."""
-        fallible = [plan for plan in plans if plan.bucket.constraint.fallible]
-        generators = self._noise.state_dict() if fallible else None
-        try:
-            results = [(plan, self._advance(plan)) for plan in fallible]
-        except Exception:
-            assert generators is not None
-            self._noise.load_state_dict(generators)
-            raise
-        for plan, state in results:
-            self._write(plan, state)
-        for plan in plans:
-            if plan.bucket.constraint.fallible:
-                continue
-            if plan.resident is not None and plan.bucket.constraint.elementwise:
-                self._advance_in_place(plan, plan.resident)
-            else:
-                self._write(plan, self._advance(plan))
-
-    def _write(self, plan: Plan, state: State) -> None:
-        if plan.resident is None:
-            plan.bucket.write(self.state, state)
+        if adaptive:
+            self._run_with_adaptive([(i, actives[i]) for i in adaptive if actives[i]], plans)
         else:
-            plan.resident.commit(self.state, state)
+            execution.run(plans, self.state, self._noise, self._fused)
 
-    def _advance_in_place(self, plan: Plan, resident: Resident) -> None:
-        state = resident.read(self.state, plan.momentum)
-        constraint, gradient = plan.bucket.constraint, self._gradient(plan.bucket)
-        job = (constraint, state, gradient, plan.weight_decay, plan.actions, self._noise.draw)
-        if self._fused is None or not self._fused.run(*job):
-            run_in_blocks(*job)
-        resident.commit(self.state)
-
-    @staticmethod
-    def _gradient(bucket: Bucket) -> Tensor:
-        # Without a gradient of its own, a parameter moves only with a joint constraint.
-        parameters = bucket.parameters
-        return bucket.gather(
-            [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        )
-
-    def _run_with_adaptive(self, adaptive: Sequence[int], plans: Sequence[Plan]) -> None:
+    def _run_with_adaptive(
+        self, adaptive: Sequence[tuple[int, list[int]]], plans: Sequence[Plan]
+    ) -> None:
         """Adaptive groups are computed first and written last: a failure leaves all as it was."""
         generators = self._noise.state_dict()
         try:
-            outcomes = [self._adapt(index) for index in adaptive]
-            self._run(plans)
+            outcomes = [self._adapt(index, active) for index, active in adaptive]
+            execution.run(plans, self.state, self._noise, self._fused)
         except Exception:
             self._noise.load_state_dict(generators)
             raise
         for outcome in outcomes:
-            if outcome is not None:
-                outcome.write(self.state)
+            outcome.write(self.state)
 
-    def _adapt(self, index: int) -> thermostats.Outcome | None:
+    def _adapt(self, index: int, active: list[int]) -> thermostats.Outcome:
         group = self.param_groups[index]
-        active = placement.with_gradient(group)
-        if not active:
-            return None
-        self._settle(group, active)
+        self._planner.settle(group, active, self.state)
         fresh, moved = (
-            self._buckets_of(index, indices) if indices else []
-            for indices in self._by_age(group, active)
+            self._planner.buckets(index, group, indices) if indices else []
+            for indices in by_age(group, active, self.state)
         )
         return thermostats.advance(group, fresh, moved, self.state, self._noise.draw)
-
-    def _advance(self, plan: Plan) -> State:
-        bucket = plan.bucket
-        home = bucket if plan.resident is None else plan.resident
-        state = home.read(self.state, plan.momentum)
-        gradient = self._gradient(bucket)
-        if plan.weight_decay:
-            gradient = gradient + plan.weight_decay * state.position
-        try:
-            return advance(bucket.constraint, state, gradient, plan.actions, self._noise.draw)
-        except ConvergenceError as error:
-            raise ConvergenceError(f"{bucket.name}: {error}") from error
 
     # --- what a user can read -------------------------------------------------------------
 
@@ -363,23 +213,21 @@ class CoLA(Optimizer):
             >>> optimizer.violation()[0].residual < 1e-6
             True
         """
-        return [self._violation(index) for index in range(len(self.param_groups))]
+        return [
+            violation([bucket for bucket, _ in self._filled(index)], self.state)
+            for index in range(len(self.param_groups))
+        ]
 
-    def _violation(self, index: int) -> Violation:
-        residual = cotangency = 0.0
+    def _filled(self, index: int) -> list[tuple[Bucket, Resident | None]]:
+        """The buckets of all parameters of a group that have any entries."""
         params = self.param_groups[index]["params"]
         filled = [i for i, parameter in enumerate(params) if parameter.numel()]
-        for bucket, _ in self._buckets_of(index, filled) if filled else []:
-            momentum = all(MOMENTUM in self.state.get(p, {}) for p in bucket.parameters)
-            state = bucket.read(self.state, momentum)
-            if bucket.constraint.double_safe and state.position.device.type != "mps":
-                state = State(*[None if t is None else t.double() for t in state])  # type: ignore[arg-type]
-            residual = max(residual, float(bucket.constraint.residual(state).abs().max()))
-            if momentum:
-                closed = bucket.constraint.close(state)
-                along = float(bucket.constraint.cotangency(closed).abs().max())
-                cotangency = max(cotangency, along)
-        return Violation(residual, cotangency)
+        return self._buckets_of(index, filled) if filled else []
+
+    def _buckets_of(
+        self, index: int, indices: Sequence[int]
+    ) -> list[tuple[Bucket, Resident | None]]:
+        return self._planner.buckets(index, self.param_groups[index], indices)
 
     # --- saving ---------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from colangevin.integrators.dynamics import Action, advance
 BLOCK = 1 << 17
 """Numbers in a block: a few temporaries of this size fit into a second-level cache."""
 
+
 def run_in_blocks(
     constraint: Constraint,
     state: State,

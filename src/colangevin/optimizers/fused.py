@@ -143,10 +143,10 @@ def _body(
         geometry = constraint.with_numbers(values[:constants])
         force = gradient + values[constants] * state.position if decays else gradient
         fields = iter(values[constants + 1 :])
-        moves = [
-            type(action)(*[None if value is None else next(fields) for value in action])
-            for action in actions
-        ]
+        moves: list[Any] = []
+        for action in actions:
+            kind: Any = type(action)
+            moves.append(kind(*[None if value is None else next(fields) for value in action]))
         copy_state(state, advance(geometry, state, force, moves, lambda like: next(rest)))
 
     return body

@@ -93,8 +93,7 @@ def constrain_(
     scratch: dict[Tensor, dict[str, Any]] = {
         parameter: {} for bucket, _ in placements for parameter in bucket.parameters
     }
-    for bucket, position in placements:
-        bucket.write_position(scratch, position)
+    placement.commit(placements, scratch)
     return groups
 
 

@@ -129,7 +129,7 @@ def _to_group(
     same = {i for i in shared if _same_geometry(owners[group["params"][i]], group)}
     for i in same:
         _copy(source, target, group["params"][i], owners, group, bool(moving))
-    target._commit(placement.of_group(group, target._strict))
+    placement.commit(placement.of_group(group, target._strict), target.state)
     other = [i for i in shared if i not in same and group["params"][i] in moving]
     if other and _has_momentum(group) and _speed(group) > 0.0:
         for bucket, _ in target._buckets_of(index, other):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from colangevin.constraints import Constraint
 from colangevin.constraints.base import tolerance_for
 from colangevin.errors import ConstraintError
-from colangevin.optimizers.buckets import Bucket, make_buckets, work_dtype
+from colangevin.optimizers.buckets import Bucket, StateOf, make_buckets, work_dtype
 
 Placement: TypeAlias = "tuple[Bucket, Tensor]"
 """A bucket, and the position that its parameters are to take."""
@@ -116,6 +116,12 @@ def _place(bucket: Bucket, strict: bool) -> Tensor | None:
             f"allowed {allowed:.3g}; use constrain_ first"
         )
     return bucket.constraint.place(position)
+
+
+def commit(placements: Iterable[Placement], state_of: StateOf) -> None:
+    """Move what ``of_group`` found off the manifold."""
+    for bucket, position in placements:
+        bucket.write_position(state_of, position)
 
 
 def with_gradient(group: dict[str, Any]) -> list[int]:

@@ -1,0 +1,115 @@
+"""From parameter groups to plans: which batches move, and how, in the coming step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from colangevin.integrators.dynamics import Action, Dynamics
+from colangevin.optimizers import placement
+from colangevin.optimizers.buckets import MOMENTUM, Bucket, StateOf, make_buckets
+from colangevin.optimizers.hyperparameters import dynamics
+from colangevin.optimizers.resident import Resident
+
+PLANNED = (
+    "lr",
+    "momentum",
+    "friction",
+    "temperature",
+    "scheme",
+    "delayed_gradient",
+    "weight_decay",
+)
+"""The options of a group that its plan depends on."""
+
+
+class Plan(NamedTuple):
+    """What one bucket does in one step."""
+
+    bucket: Bucket
+    resident: Resident | None
+    actions: tuple[Action, ...]
+    momentum: bool
+    weight_decay: float
+
+
+class Planner:
+    """Makes plans, and keeps those of the last step while nothing has changed.
+
+    Everything in it is derived from the groups, so it is never saved.
+
+    Args:
+        strict: refuse weights that are off the manifold instead of moving them onto it.
+    """
+
+    def __init__(self, strict: bool) -> None:
+        self._strict = strict
+        self._buckets: dict[tuple[int, ...], list[tuple[Bucket, Resident | None]]] = {}
+        self._plans: dict[int, tuple[tuple[object, ...], list[Plan]]] = {}
+        self._settled: set[int] = set()
+
+    def plan(
+        self, index: int, group: dict[str, Any], active: list[int], state_of: StateOf
+    ) -> list[Plan]:
+        """The plans of a group whose parameters ``active`` have gradients."""
+        if not active:
+            return []
+        options = [group[name] for name in PLANNED]
+        # Schedulers change a tensor in place, so it is its number that is compared.
+        key = (*active, *(float(o) if isinstance(o, Tensor) else o for o in options))
+        if index in self._plans and self._plans[index][0] == key:
+            return self._plans[index][1]
+        settings = dynamics(group)
+        self.settle(group, active, state_of)
+        momentum = not settings.is_overdamped
+        fresh, moved = by_age(group, active, state_of) if momentum else ([], active)
+        plans = [
+            Plan(bucket, resident, actions, momentum, group["weight_decay"])
+            for indices, actions in _calls(settings, fresh, moved)
+            for bucket, resident in self.buckets(index, group, indices)
+        ]
+        if not fresh:
+            self._plans[index] = (key, plans)
+        return plans
+
+    def settle(self, group: dict[str, Any], active: list[int], state_of: StateOf) -> None:
+        """Put on the manifold what was changed between construction and the first step."""
+        if all(id(group["params"][i]) in self._settled for i in active):
+            return
+        placement.commit(placement.of_group(group, self._strict), state_of)
+        self._settled.update(id(p) for p in group["params"])
+
+    def buckets(
+        self, index: int, group: dict[str, Any], indices: Sequence[int]
+    ) -> list[tuple[Bucket, Resident | None]]:
+        """The buckets of some of a group's parameters, with their persistent batches."""
+        key = (index, *indices)
+        if key not in self._buckets:
+            names = placement.names(group)
+            buckets = make_buckets(
+                group["constraint"],
+                [group["params"][i] for i in indices],
+                [names[i] for i in indices],
+            )
+            self._buckets[key] = [(bucket, Resident.of(bucket)) for bucket in buckets]
+        return self._buckets[key]
+
+
+def by_age(
+    group: dict[str, Any], active: list[int], state_of: StateOf
+) -> tuple[list[int], list[int]]:
+    """The parameters that have never moved, and the others."""
+    fresh = [i for i in active if MOMENTUM not in state_of.get(group["params"][i], {})]
+    return fresh, [i for i in active if i not in fresh] if fresh else active
+
+
+def _calls(
+    settings: Dynamics, fresh: list[int], moved: list[int]
+) -> list[tuple[list[int], tuple[Action, ...]]]:
+    """Parameters that have never moved make a first call, which may differ."""
+    first, later = settings.actions(first=True), settings.actions(first=False)
+    if first == later:
+        return [(sorted(fresh + moved), later)]
+    return [(indices, a) for indices, a in ((fresh, first), (moved, later)) if indices]

@@ -1,0 +1,113 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from colangevin import Circle, CoLA, ConstraintError, State
+from registry import normals
+
+
+def test_place_keeps_the_shape_of_an_out_of_range_tensor() -> None:
+    circle = Circle(0.5)
+    weight = torch.tensor([0.1, -2.0, 0.7])
+    placed = circle.place(weight)
+    assert bool((placed.abs() < 0.5).all())
+    ratio = placed / weight
+    torch.testing.assert_close(ratio, ratio[:1].expand(3))
+    inside = torch.tensor([0.1, -0.4999])
+    assert torch.equal(circle.place(inside), inside)
+
+
+@pytest.mark.parametrize("value", [0.5, -0.5, 0.50001, 7.0])
+def test_place_never_puts_a_weight_on_the_boundary(value: float) -> None:
+    placed = Circle(0.5).place(torch.tensor([value, 0.0]))
+    assert 0.0 < float(placed[0] * math.copysign(1.0, value)) < 0.5
+
+
+def test_place_with_radii_of_their_own() -> None:
+    radius = torch.tensor([[0.1], [10.0]])
+    placed = Circle(radius).place(torch.tensor([[0.2, 0.0], [5.0, -1.0]]))
+    assert bool((placed.abs() < radius).all())
+    torch.testing.assert_close(placed[0, 0] / 0.2, placed[1, 0] / 5.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("start", [0.5, -0.5])
+def test_a_weight_on_the_boundary_leaves_it_without_noise(start: float, dtype: torch.dtype) -> None:
+    weight = nn.Parameter(torch.tensor([start, 0.1], dtype=dtype))
+    optimizer = CoLA([weight], step_size=0.1, friction=0.1, constraint=Circle(0.5))
+    for _ in range(250):
+        weight.grad = torch.tensor([math.copysign(1.0, start), 0.0], dtype=dtype)
+        optimizer.step()
+        if abs(float(weight[0].detach())) < 0.25:
+            return
+    raise AssertionError("it is still there")
+
+
+@pytest.mark.parametrize("gap", [1e-2, 1e-4, 1e-6])
+def test_lift_is_accurate_near_the_boundary(gap: float) -> None:
+    """r² − θ² would lose half of the digits."""
+    theta = torch.tensor([1.0 - gap], dtype=torch.float32)
+    exact = (1.0 - theta.double() ** 2).sqrt()
+    torch.testing.assert_close(Circle(1.0).lift(theta).double(), exact, rtol=1e-6, atol=0.0)
+
+
+def turned(angle: Tensor, dtype: torch.dtype) -> tuple[State, State]:
+    """A drift by these angles, and the same rotation by complex numbers."""
+    radius = 0.7
+    theta = radius * (2 * torch.rand(angle.shape, dtype=torch.float64) - 1)
+    circle = Circle(radius)
+    start = State(theta.to(dtype), angle.to(dtype), circle.lift(theta.to(dtype)))
+    moved = circle.drift(start, 1.0)
+    z = torch.complex(start.position.double(), start.slack.double())
+    z = z * torch.exp(-1j * start.momentum.double())
+    return moved, State(z.real, None, z.imag)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest", "tolerance"), [(torch.float32, 0.5, 5e-7), (torch.float64, 50.0, 1e-13)]
+)
+def test_drift_turns_by_the_angle(dtype: torch.dtype, largest: float, tolerance: float) -> None:
+    moved, exact = turned(torch.linspace(-largest, largest, 201, dtype=torch.float64), dtype)
+    torch.testing.assert_close(moved.position.double(), exact.position, rtol=0.0, atol=tolerance)
+    torch.testing.assert_close(moved.slack.double(), exact.slack, rtol=0.0, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_drift_by_any_angle_stays_on_the_circle(dtype: torch.dtype) -> None:
+    angle = torch.logspace(-8, 5, 200, dtype=torch.float64)
+    moved, _ = turned(torch.cat([angle, -angle]), dtype)
+    length = (moved.position.double() ** 2 + moved.slack.double() ** 2).sqrt() / 0.7
+    assert float((length - 1.0).abs().max()) <= (1e-6 if dtype == torch.float32 else 1e-14)
+
+
+def test_rounding_does_not_add_up() -> None:
+    """20,000 float32 rotations; without the correction of the length they leave the circle."""
+    circle = Circle(0.3)
+    theta = 0.3 * (2 * torch.rand(64) - 1)
+    state = State(theta, 3.0 * normals(0)(theta), circle.lift(theta))
+    for _ in range(20_000):
+        state = circle.drift(state, 0.05)
+    assert (
+        float(
+            circle.residual(State(*[t and None if t is None else t.double() for t in state]))
+            .abs()
+            .max()
+        )
+        <= 1e-6
+    )
+
+
+def test_overdamped_weights_keep_their_sign() -> None:
+    """arctan(ξ/θ) in the place of atan2 would make every weight positive."""
+    circle, theta = Circle(1.0), torch.tensor([-0.9, -0.1, 0.4])
+    state = State(theta, slack=circle.lift(theta))
+    moved = circle.project(state, theta, state.slack)
+    torch.testing.assert_close(moved.position, theta)
+
+
+def test_a_radius_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ConstraintError, match="does not broadcast"):
+        Circle(torch.ones(3)).bind([torch.Size([3, 4])])
+    assert Circle(torch.ones(4)).bind([torch.Size([3, 4])]) is not None

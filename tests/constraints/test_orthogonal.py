@@ -1,0 +1,156 @@
+import math
+import warnings
+
+import pytest
+import torch
+from torch import Size, Tensor, nn
+
+import reference as ref
+from colangevin import CoLA, ConstraintError, ConvergenceError, Orthogonal, ProjectionWarning, State
+from colangevin.constraints.multiplier import polar_factor, quasi_newton
+from registry import normals
+
+
+def matrix(*shape: int, seed: int = 0) -> Tensor:
+    return normals(seed)(torch.empty(shape, dtype=torch.float64))
+
+
+def moved_from(step: float) -> tuple[Tensor, Tensor]:
+    """A point of the manifold, and a proposal a tangent step away."""
+    q = torch.linalg.qr(matrix(5, 3)).Q
+    return q, q + step * ref.orthogonal_project(q, matrix(5, 3, seed=1))
+
+
+def project(q: Tensor, proposal: Tensor, constraint: Orthogonal | None = None) -> Tensor:
+    constraint = constraint or Orthogonal()
+    return constraint.project(State(q[None]), proposal[None], None).position[0]
+
+
+def test_place_is_the_nearest_matrix() -> None:
+    """Nearer than any other orthonormal matrix in its neighbourhood, and than that of QR."""
+    weight = matrix(6, 3)
+    placed = Orthogonal().place(weight[None])[0]
+    torch.testing.assert_close(placed.T @ placed, torch.eye(3).double(), rtol=0.0, atol=1e-14)
+    distance = (placed - weight).norm()
+    assert distance < (torch.linalg.qr(weight).Q - weight).norm()
+    for seed in range(20):
+        other = torch.linalg.qr(placed + 0.1 * matrix(6, 3, seed=seed)).Q
+        signs = torch.sign(torch.diagonal(other.T @ placed))
+        assert distance < (other * signs - weight).norm()
+
+
+def test_placed_float32_matrices_are_orthonormal_to_rounding() -> None:
+    placed = polar_factor(torch.randn(1, 400, 200, generator=torch.Generator().manual_seed(0)))
+    gram = placed[0].double().T @ placed[0].double()
+    assert float((gram - torch.eye(200)).abs().max()) <= 1e-6
+
+
+def test_the_small_iteration_is_the_literal_one() -> None:
+    q, proposal = moved_from(0.2)
+    literal = ref.orthogonal_quasi_newton(proposal, q, 60)
+    torch.testing.assert_close(project(q, proposal), literal, rtol=0.0, atol=1e-14)
+    multiplier, error = quasi_newton(
+        (q.T @ proposal)[None], (proposal.T @ proposal)[None], 1e-14, 60
+    )
+    assert float(error) <= 1e-14
+    torch.testing.assert_close(multiplier, multiplier.mT, rtol=0.0, atol=1e-15)
+    torch.testing.assert_close(proposal - q @ multiplier[0], literal, rtol=0.0, atol=1e-14)
+
+
+def test_the_projection_approaches_the_polar_factor_with_the_third_power_of_the_step() -> None:
+    """Along the old normals or to the nearest point: both are on the manifold."""
+    gaps = []
+    for step in (0.1, 0.05):
+        q, proposal = moved_from(step)
+        gaps.append(float((project(q, proposal) - polar_factor(proposal)).abs().max()))
+    assert math.log2(gaps[0] / gaps[1]) == pytest.approx(3.0, abs=0.3)
+
+
+def test_large_steps_fall_back_to_the_polar_factor_counted_and_warned_of_once() -> None:
+    q, proposal = moved_from(4.0)
+    constraint = Orthogonal()
+    with pytest.warns(ProjectionWarning, match="polar factor") as caught:
+        found = project(q, proposal, constraint)
+        project(q, proposal, constraint)
+    assert len(caught) == 1
+    assert constraint.fallbacks == 2
+    torch.testing.assert_close(found, polar_factor(proposal), rtol=0.0, atol=1e-13)
+
+
+def test_only_the_matrices_that_fail_fall_back() -> None:
+    q, near = moved_from(0.1)
+    far = moved_from(4.0)[1]
+    constraint = Orthogonal()
+    with pytest.warns(ProjectionWarning):
+        both = constraint.project(State(torch.stack([q, q])), torch.stack([near, far]), None)
+    assert constraint.fallbacks == 1
+    torch.testing.assert_close(both.position[0], project(q, near), rtol=0.0, atol=1e-14)
+    torch.testing.assert_close(both.position[1], polar_factor(far), rtol=0.0, atol=1e-13)
+
+
+def residual(q: Tensor) -> float:
+    return float((q.T @ q - torch.eye(q.shape[1])).abs().max())
+
+
+def test_the_tolerance_ends_the_iteration() -> None:
+    q, proposal = moved_from(0.3)
+    errors = [residual(project(q, proposal, Orthogonal(tolerance=t))) for t in (1e-2, 1e-6, 1e-14)]
+    assert 1e-10 < errors[0] <= 1e-2
+    assert 1e-13 < errors[1] <= 1e-6
+    assert errors[2] <= 1e-14
+
+
+def test_the_limit_of_iterations_ends_it_too() -> None:
+    q, proposal = moved_from(0.3)
+    with pytest.warns(ProjectionWarning, match="in 2 iterations"):
+        project(q, proposal, Orthogonal(max_iterations=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        project(q, proposal, Orthogonal(max_iterations=2, tolerance=0.1))
+
+
+@pytest.mark.parametrize("shape", [(6, 3), (3, 6), (4, 4), (4, 2, 3, 3)])
+def test_scale_is_the_singular_value(shape: tuple[int, ...]) -> None:
+    weight = nn.Parameter(matrix(*shape))
+    optimizer = CoLA(
+        [weight], step_size=0.1, friction=1.0, temperature=0.1, constraint=Orthogonal(scale=3.0)
+    )
+    for _ in range(20):
+        weight.grad = torch.sin(weight.detach())
+        optimizer.step()
+    values = torch.linalg.svdvals(weight.detach().reshape(shape[0], -1))
+    torch.testing.assert_close(values, torch.full_like(values, 3.0), rtol=1e-12, atol=0.0)
+
+
+def test_far_proposals_do_not_lose_digits_in_float32() -> None:
+    """The s × s iteration sums terms of the size of Q̄ᵀQ̄."""
+    for seed in range(50):
+        q = torch.linalg.qr(matrix(4, 2, seed=seed)).Q.float()
+        proposal = q + 2.0 * matrix(4, 2, seed=100 + seed).float()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ProjectionWarning)
+            found = project(q, proposal).double()
+        assert residual(found) <= 1e-6
+
+
+def test_a_step_that_is_not_finite_changes_nothing() -> None:
+    weight = nn.Parameter(matrix(4, 2))
+    optimizer = CoLA([weight], step_size=0.1, friction=1.0, constraint=Orthogonal())
+    before = weight.detach().clone()
+    weight.grad = torch.full_like(weight, math.nan)
+    with pytest.raises(ConvergenceError):
+        optimizer.step()
+    assert torch.equal(weight.detach(), before)
+
+
+def test_degrees_of_freedom() -> None:
+    shapes = [Size([6, 3]), Size([3, 6]), Size([4, 4]), Size([4, 2, 2, 2])]
+    assert [Orthogonal().degrees_of_freedom([s]) for s in shapes] == [12, 12, 6, 22]
+    assert Orthogonal(batch_dims=1).degrees_of_freedom([Size([7, 6, 3])]) == 7 * 12
+    assert Orthogonal().degrees_of_freedom(shapes[:2]) == 24
+
+
+@pytest.mark.parametrize(("shape", "batch_dims"), [((5,), 0), ((), 0), ((3, 5), 1)])
+def test_vectors_are_refused(shape: tuple[int, ...], batch_dims: int) -> None:
+    with pytest.raises(ConstraintError, match="at least 2 dimensions"):
+        Orthogonal(batch_dims=batch_dims).bind([Size(shape)])

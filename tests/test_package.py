@@ -1,0 +1,57 @@
+"""What importing the package costs and shows."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+
+import pytest
+
+import colangevin as cl
+
+PROBE = """
+import json, sys
+import torch
+before = set(sys.modules)
+import colangevin
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+OWN = {"colangevin", *sys.stdlib_module_names}
+PERIPHERY = ("cli", "web", "data", "models", "experiments", "bench")
+
+
+def test_importing_brings_the_library_and_nobody_else() -> None:
+    """No plots, no command line, no compiler: all of that is imported where it is needed."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, timeout=120
+    )
+    modules = json.loads(done.stdout.splitlines()[-1])
+    assert "colangevin.optimizers.cola" in modules
+    foreign = {name for name in modules if name.partition(".")[0] not in OWN}
+    assert not foreign
+    assert not {f"colangevin.{part}" for part in PERIPHERY} & set(modules)
+
+
+def test_every_public_name_exists() -> None:
+    assert all(hasattr(cl, name) for name in cl.__all__)
+    assert len(set(cl.__all__)) == len(cl.__all__)
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    try:
+        installed = importlib.metadata.version("colangevin")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the package is used from its source folder")
+    assert cl.__version__ == installed
+
+
+def test_errors_can_be_caught_by_their_kind() -> None:
+    assert issubclass(cl.ConstraintError, ValueError)
+    assert issubclass(cl.ConvergenceError, RuntimeError)
+    assert issubclass(cl.ConstraintError, cl.ColangevinError)
+    assert issubclass(cl.ConvergenceError, cl.ColangevinError)
+    assert issubclass(cl.ProjectionWarning, UserWarning)

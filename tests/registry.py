@@ -171,6 +171,9 @@ CASES = [
     Case("sphere", lambda: Sphere(0.8), ((2, 3),), beyond_norm(0.8)),
     Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((2, 3),), off_norm(1.3)),
     Case(
+        "sphere_inner", lambda: Sphere(0.8, dim=1), ((2, 3, 2),), beyond_norm(0.8, 1), share=LAYOUT
+    ),
+    Case(
         "sphere_columns", lambda: Sphere(0.8, dim=1), ((3, 4),), beyond_norm(0.8, 1), share=LAYOUT
     ),
     Case("sphere_conv", lambda: Sphere(1.0), ((4, 2, 3, 3),), beyond_norm(1.0), share=LAYOUT),

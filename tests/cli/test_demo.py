@@ -132,7 +132,7 @@ def module(*arguments: str) -> list[str]:
 
 def test_module_with_two_processes_gives_the_table_of_one(tmp_path, short_run):
     arguments = ("demo", "--jobs", "2", "--epochs", "3", "--seed", "7", "--out", str(tmp_path))
-    done = subprocess.run(module(*arguments), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(module(*arguments), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert f"Wrote {tmp_path / 'demo.png'}" in done.stdout
     assert read_table(tmp_path / "demo.csv") == read_table(short_run[1] / "demo.csv")
@@ -148,7 +148,7 @@ def test_ctrl_c_ends_with_what_is_done(tmp_path):
         # From the first line on, Ctrl-C is handled, also while the other processes still start.
         assert process.stdout.readline().startswith(b"Two-turn spiral")
         os.killpg(process.pid, signal.SIGINT)
-        output, errors = process.communicate(timeout=240)
+        output, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == 130, errors.decode()

@@ -73,7 +73,8 @@ def test_half_a_turn_ends_at_the_antipode_and_a_whole_one_at_the_start() -> None
 @pytest.mark.parametrize("speed", [0.0, 1e-300, 1e-12])
 def test_drift_at_rest_stays(speed: float) -> None:
     sphere = Sphere(1.0, equality=True)
-    start = State(torch.tensor([[0.6, 0.8]]).double(), speed * torch.tensor([[0.8, -0.6]]).double())
+    q = torch.tensor([[0.6, 0.8]], dtype=torch.float64)
+    start = State(q, speed * q.flip(1) * torch.tensor([1.0, -1.0]))
     moved = sphere.drift(start, 0.1)
     torch.testing.assert_close(moved.position, start.position, rtol=0.0, atol=1e-12)
     assert bool(moved.momentum.isfinite().all())

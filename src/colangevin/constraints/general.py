@@ -230,8 +230,11 @@ class General(Constraint):
             if bool((value < 0).all()):
                 return position
             margin = MARGIN * newton.scale_of(jacobian, position)
-            target = torch.where(value < 0, torch.zeros_like(value), value + margin)
-            position = position - (torch.linalg.pinv(jacobian) @ target.unsqueeze(-1)).squeeze(-1)
+            # Those that hold already have no say: they are free to move.
+            violated = (value >= 0).to(value.dtype)
+            target = ((value + margin) * violated).unsqueeze(-1)
+            inverse = torch.linalg.pinv(jacobian * violated.unsqueeze(-1))
+            position = position - (inverse @ target).squeeze(-1)
         raise ConvergenceError("the inequality g ≤ 0 could not be reached from the weight")
 
     def lift(self, position: Tensor) -> Tensor | None:

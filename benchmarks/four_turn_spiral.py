@@ -2,11 +2,14 @@
 
 The settings of the thesis's figure 3.10: one hidden layer of 100 nodes, 1,000 training points,
 1,000 test points, batches of 2 %, 20,000 steps; the methods are those of ``METHODS``, each with
-its grid. For a given seed all methods see the same data, initial weights and batches. Each
-finished run is written to the results at once, so that the script can be stopped and started
-again:
+its grid. For a given seed all methods see the same data, initial weights and batches.
 
-    python benchmarks/four_turn_spiral.py --seeds 5
+The networks of several seeds are trained as one batch, which changes nothing for methods that
+treat each weight by itself; AdLaLa, whose friction belongs to one network, trains them one by
+one. What is finished is written to the results at once, so that the script can be stopped and
+started again:
+
+    python benchmarks/four_turn_spiral.py --seeds 10
     python benchmarks/four_turn_spiral.py --table
 """
 
@@ -35,9 +38,33 @@ Settings = dict[str, float]
 Maker = Callable[[nn.Module, Settings], torch.optim.Optimizer]
 
 
+class Networks(nn.Module):
+    """Perceptrons with one hidden layer, trained side by side without knowing of each other."""
+
+    def __init__(self, members: list[nn.Sequential]) -> None:
+        super().__init__()
+        self.hidden = nn.ParameterDict(_stacked(members, 0))
+        self.output = nn.ParameterDict(_stacked(members, 2))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits of shape [networks, points] for inputs of shape [networks, points, 2]."""
+        hidden = torch.baddbmm(self.hidden["bias"], inputs, self.hidden["weight"].mT).relu()
+        return torch.baddbmm(self.output["bias"], hidden, self.output["weight"].mT).squeeze(2)
+
+
+def _stacked(members: list[nn.Sequential], layer: int) -> dict[str, nn.Parameter]:
+    weights = torch.stack([member[layer].weight.detach() for member in members])
+    biases = torch.stack([member[layer].bias.detach() for member in members])
+    return {"weight": nn.Parameter(weights), "bias": nn.Parameter(biases.unsqueeze(1))}
+
+
+def parts(model: nn.Module) -> list[dict[str, Any]]:
+    return cl.partition(model, hidden="hidden.*", output="output.*")
+
+
 def adlala(model: nn.Module, s: Settings) -> torch.optim.Optimizer:
     return cl.AdLaLa(
-        cl.partition(model, by="output"),
+        parts(model),
         s["h"],
         coupling=s["coupling"],
         driving_noise=s["noise"],
@@ -47,7 +74,7 @@ def adlala(model: nn.Module, s: Settings) -> torch.optim.Optimizer:
 
 
 def lol(model: nn.Module, s: Settings) -> torch.optim.Optimizer:
-    return cl.LOL(cl.partition(model, by="output"), s["h"], s["friction"], s["temperature"])
+    return cl.LOL(parts(model), s["h"], s["friction"], s["temperature"])
 
 
 def sgd(model: nn.Module, s: Settings) -> torch.optim.Optimizer:
@@ -72,54 +99,81 @@ METHODS: dict[
     "SGLD": (sgld, [{"h": 0.1, "noise": noise} for noise in (0.005, 0.01, 0.05, 0.1)]),
     "Adam": (adam, [{"h": h} for h in (0.001, 0.005, 0.01, 0.05)]),
 }
-INITIALISATIONS = ("pytorch", "gaussian 0.01")
+THESIS: dict[str, Settings] = {
+    "AdLaLa": ADLALA,
+    "LOL": {"h": 0.25, "friction": 0.01, "temperature": 1e-3},
+    "SGD": {"h": 0.2},
+    "SGLD": {"h": 0.1, "noise": 0.01},
+    "Adam": {"h": 0.005},
+}
+"""The thesis's settings of its other spirals, which run with its Gaussian weights as well."""
+GRIDS = {
+    "pytorch": {method: grid for method, (_, grid) in METHODS.items()},
+    "gaussian 0.01": {method: [settings] for method, settings in THESIS.items()},
+}
 
 
-def initialise(model: nn.Module, initialisation: str) -> None:
-    """Keep torch's uniform weights, or draw all of them from a Gaussian of deviation 0.01."""
+def initial(initialisation: str, seed: int) -> nn.Sequential:
+    """A network with torch's uniform weights, or all of them Gaussian of deviation 0.01."""
+    torch.manual_seed(seed)
+    model = mlp(2, [NODES], 1)
     if initialisation == "gaussian 0.01":
         for parameter in model.parameters():
             nn.init.normal_(parameter, std=0.01)
+    return model
 
 
-def evaluate(model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, float]:
+def evaluate(model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[list[float], list[float]]:
+    """Accuracies and losses of the networks."""
     with torch.no_grad():
-        logits = model(inputs).squeeze(1)
-    accuracy = ((logits > 0) == (labels > 0.5)).double().mean()
-    return float(accuracy), float(cross_entropy(logits, labels))
+        logits = model(inputs)
+    accuracy = ((logits > 0) == (labels > 0.5)).double().mean(dim=1)
+    losses = cross_entropy(logits, labels, reduction="none").mean(dim=1)
+    return accuracy.tolist(), losses.tolist()
 
 
-def train(method: str, settings: Settings, initialisation: str, seed: int) -> dict[str, Any]:
-    """One run; the generator of the data and of the batches is the same for every method."""
-    generator = torch.Generator().manual_seed(seed)
-    torch.manual_seed(seed)
-    inputs, labels = FOUR_TURNS.sample(POINTS, generator=generator)
-    test_inputs, test_labels = FOUR_TURNS.sample(POINTS, generator=generator)
-    targets, test_targets = labels.float(), test_labels.float()
-    model = mlp(2, [NODES], 1)
-    initialise(model, initialisation)
+def sample(generators: list[torch.Generator]) -> tuple[Tensor, Tensor]:
+    drawn = [FOUR_TURNS.sample(POINTS, generator=generator) for generator in generators]
+    return torch.stack([x for x, _ in drawn]), torch.stack([y for _, y in drawn]).float()
+
+
+def train(
+    method: str, settings: Settings, initialisation: str, seeds: list[int]
+) -> list[dict[str, Any]]:
+    """Train one network a seed, side by side."""
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    (inputs, labels), (test_inputs, test_labels) = sample(generators), sample(generators)
+    model = Networks([initial(initialisation, seed) for seed in seeds])
     optimizer = METHODS[method][0](model, settings)
-    history = []
-    begun = time.perf_counter()
+    rows = torch.arange(len(seeds)).unsqueeze(1)
+    history: list[list[dict[str, float]]] = [[] for _ in seeds]
+    begun = time.process_time()
     for step in range(1, STEPS + 1):
-        batch = torch.randperm(POINTS, generator=generator)[:BATCH]
+        batch = torch.stack([torch.randperm(POINTS, generator=g)[:BATCH] for g in generators])
         optimizer.zero_grad()
-        cross_entropy(model(inputs[batch]).squeeze(1), targets[batch]).backward()
+        logits = model(inputs[rows, batch])
+        # A mean over each network's batch, and a sum over networks.
+        (cross_entropy(logits, labels[rows, batch]) * len(seeds)).backward()
         optimizer.step()
         if step in CHECKPOINTS:
-            accuracy, loss = evaluate(model, test_inputs, test_targets)
-            history.append({"step": step, "test_accuracy": accuracy, "test_loss": loss})
-    accuracy, loss = evaluate(model, inputs, targets)
-    return {
-        "method": method,
-        "settings": settings,
-        "initialisation": initialisation,
-        "seed": seed,
-        "history": history,
-        "train_accuracy": accuracy,
-        "train_loss": loss,
-        "seconds": round(time.perf_counter() - begun, 1),
-    }
+            results = evaluate(model, test_inputs, test_labels)
+            for own, accuracy, loss in zip(history, *results, strict=True):
+                own.append({"step": step, "test_accuracy": accuracy, "test_loss": loss})
+    seconds = round((time.process_time() - begun) / len(seeds), 1)
+    ends = zip(seeds, history, *evaluate(model, inputs, labels), strict=True)
+    return [
+        {
+            "method": method,
+            "settings": settings,
+            "initialisation": initialisation,
+            "seed": seed,
+            "history": own,
+            "train_accuracy": accuracy,
+            "train_loss": loss,
+            "processor_seconds": seconds,
+        }
+        for seed, own, accuracy, loss in ends
+    ]
 
 
 def key(record: dict[str, Any]) -> str:
@@ -127,15 +181,17 @@ def key(record: dict[str, Any]) -> str:
 
 
 def wanted(seeds: int) -> Iterator[dict[str, Any]]:
-    for initialisation in INITIALISATIONS:
-        for seed in range(seeds):
-            for method, (_, grid) in METHODS.items():
-                for settings in grid:
+    for initialisation, methods in GRIDS.items():
+        for method, grid in methods.items():
+            alone = method == "AdLaLa"
+            batches = [[seed] for seed in range(seeds)] if alone else [list(range(seeds))]
+            for settings in grid:
+                for batch in batches:
                     yield {
                         "method": method,
                         "settings": settings,
                         "initialisation": initialisation,
-                        "seed": seed,
+                        "seeds": batch,
                     }
 
 
@@ -169,15 +225,16 @@ def table(records: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--table", action="store_true", help="print what there is and stop")
     arguments = parser.parse_args()
     records = load()
     done = {key(record) for record in records}
     torch.set_num_threads(1)
-    for run in wanted(0 if arguments.table else arguments.seeds):
-        if key(run) not in done:
-            records.append(train(**run))
+    for run in [] if arguments.table else wanted(arguments.seeds):
+        left = [seed for seed in run["seeds"] if key({**run, "seed": seed}) not in done]
+        if left:
+            records += train(**{**run, "seeds": left})
             save(records)
     table(records)
 

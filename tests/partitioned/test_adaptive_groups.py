@@ -334,3 +334,19 @@ def test_half_precision_is_carried_in_single() -> None:
     assert parameter.dtype == torch.bfloat16
     assert optimizer.state[parameter]["momentum_buffer"].dtype == torch.float32
     assert optimizer.param_groups[0]["friction"].dtype == torch.float64
+
+
+@pytest.mark.slow
+def test_a_compiled_step_equals_the_eager_one() -> None:
+    runs = []
+    for compiled in (True, False):
+        optimizer, parameters = pair_of()
+        step: Any = optimizer.step
+        if compiled:
+            step = torch.compile(optimizer.step, backend="eager")
+        for _ in range(4):
+            for parameter in parameters:
+                parameter.grad = parameter.detach() - 0.1
+            step()
+        runs.append(torch.cat([p.detach().reshape(-1) for p in parameters]))
+    torch.testing.assert_close(*runs, rtol=0, atol=1e-13)

@@ -76,7 +76,8 @@ class CoLA(Optimizer):
         weight_decay: adds weight_decay · θ to the gradient.
         strict: refuse weights that are off the manifold instead of moving them onto it.
         fused: compile the step of circle-constrained and unconstrained parameters into one
-            kernel (the first step takes some seconds longer); None and False do not.
+            kernel, and the drawing of large noise into another (the first step takes some
+            seconds longer); None and False do not.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
             from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.
@@ -141,7 +142,7 @@ class CoLA(Optimizer):
         super().__init__(params, defaults)
         self._collecting = None
         sizes = [p.numel() for group in self.param_groups for p in group["params"]]
-        self._noise = Noise(generator, salt=sum(sizes) + len(sizes))
+        self._noise = Noise(generator, salt=sum(sizes) + len(sizes), fused=self._fuse)
         self._commit(placements)
 
     def _prepare(self) -> None:
@@ -300,9 +301,9 @@ class CoLA(Optimizer):
     def _advance_in_place(self, plan: Plan, resident: Resident) -> None:
         state = resident.read(self.state, plan.momentum)
         constraint, gradient = plan.bucket.constraint, self._gradient(plan.bucket)
-        job = (constraint, state, gradient, plan.weight_decay, plan.actions, self._noise.draw)
-        if self._fused is None or not self._fused.run(*job):
-            run_in_blocks(*job)
+        job = (constraint, state, gradient, plan.weight_decay, plan.actions)
+        if self._fused is None or not self._fused.run(*job, self._noise.fill):
+            run_in_blocks(*job, self._noise.draw)
         resident.commit(self.state)
 
     @staticmethod

@@ -42,7 +42,8 @@ class CoLA(Optimizer):
         weight_decay: adds weight_decay · θ to the gradient.
         strict: refuse weights that are off the manifold instead of moving them onto it.
         fused: compile the step of circle-constrained and unconstrained parameters into one
-            kernel (the first step takes some seconds longer); None and False do not.
+            kernel, and the drawing of large noise into another (the first step takes some
+            seconds longer); None and False do not.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
             from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.
@@ -107,7 +108,7 @@ class CoLA(Optimizer):
         super().__init__(params, defaults)
         self._collecting = None
         sizes = [p.numel() for group in self.param_groups for p in group["params"]]
-        self._noise = Noise(generator, salt=sum(sizes) + len(sizes))
+        self._noise = Noise(generator, salt=sum(sizes) + len(sizes), fused=self._fuse)
         placement.commit(placements, self.state)
 
     def _prepare(self) -> None:

@@ -55,9 +55,9 @@ def _advance_in_place(
 ) -> None:
     state = resident.read(state_of, plan.momentum)
     constraint, gradient = plan.bucket.constraint, _gradient(plan.bucket)
-    job = (constraint, state, gradient, plan.weight_decay, plan.actions, noise.draw)
-    if fused is None or not fused.run(*job):
-        run_in_blocks(*job)
+    job = (constraint, state, gradient, plan.weight_decay, plan.actions)
+    if fused is None or not fused.run(*job, noise.fill):
+        run_in_blocks(*job, noise.draw)
     resident.commit(state_of)
 
 

@@ -7,19 +7,17 @@ anew when it changes, and a call costs about as much as one eager operation.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from colangevin.constraints import Constraint, State
-from colangevin.constraints.base import Draw, Scalar
+from colangevin.constraints.base import Scalar
 from colangevin.integrators.dynamics import Action, OverdampedBy, advance
 from colangevin.optimizers.elementwise import copy_state
-
-Kernel: TypeAlias = Callable[..., Any]
+from colangevin.optimizers.kernels import Kernel, announce, compile_kernel
 
 EXAMPLE_SIZE = 8191
 """Size to trace with: no length of a list of numbers, so that it is taken for a variable."""
@@ -34,6 +32,7 @@ class Fused:
     def __init__(self) -> None:
         self._kernels: dict[tuple[object, ...], Kernel] = {}
         self._numbers: dict[tuple[object, ...], Tensor] = {}
+        self._scratch: dict[tuple[object, ...], Tensor] = {}
         self.works = True
 
     def run(
@@ -43,9 +42,12 @@ class Fused:
         gradient: Tensor,
         weight_decay: float,
         actions: Sequence[Action],
-        draw: Draw,
+        fill: Callable[[Tensor], Tensor],
     ) -> bool:
-        """Advance flat tensors in place; False if there is no kernel for it."""
+        """Advance flat tensors in place; False if there is no kernel for it.
+
+        ``fill`` overwrites a tensor with standard normals.
+        """
         if not self.works or gradient.dim() != 1:
             return False
         decays = bool(weight_decay)
@@ -61,23 +63,26 @@ class Fused:
             try:
                 kernel = _compile(constraint, state, gradient, decays, actions)
             except Exception as error:
-                self._announce(error)
+                self.works = False
+                announce(error, "the eager path is taken")
                 return False
             self._kernels[kind] = kernel
         values = (*constraint.numbers(), weight_decay, *_flatten(actions))
         tensors = [t for t in state if t is not None]
-        noises = [draw(like) for like in _drawn(state, actions)]
+        noises = [fill(out) for out in self._room(list(_drawn(state, actions)))]
         kernel(*tensors, gradient, self._as_tensor(values, gradient), *noises)
         return True
 
-    def _announce(self, error: Exception) -> None:
-        self.works = False
-        warnings.warn(
-            f"fused=True, but the kernel could not be compiled ({type(error).__name__}: "
-            f"{str(error)[:200]}); the eager path is taken",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    def _room(self, drawn: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Scratch for noise, kept between steps: as much as the largest bucket has asked for."""
+        if not drawn:
+            return []
+        sizes = [like.numel() for like in drawn]
+        key = (drawn[0].dtype, drawn[0].device)
+        scratch = self._scratch.get(key)
+        if scratch is None or scratch.numel() < sum(sizes):
+            scratch = self._scratch[key] = drawn[0].new_empty(sum(sizes))
+        return scratch[: sum(sizes)].split(sizes)
 
     def _as_tensor(self, values: tuple[Scalar, ...], reference: Tensor) -> Tensor:
         key = (*values, reference.dtype, reference.device)
@@ -111,10 +116,6 @@ def _compile(
     actions: Sequence[Action],
 ) -> Kernel:
     """Trace the step with sizes as variables and compile it."""
-    # Imported here because it takes a second, which only those who fuse should wait.
-    import torch._inductor as inductor
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     example = torch.zeros(EXAMPLE_SIZE, dtype=gradient.dtype, device=gradient.device)
     noises = len(list(_drawn(state, actions)))
     count = sum(tensor is not None for tensor in state) + 1
@@ -122,11 +123,7 @@ def _compile(
     inputs = [*(example.clone() for _ in range(count)), numbers]
     inputs += [example.clone() for _ in range(noises)]
     body = _body(constraint, tuple(tensor is None for tensor in state), decays, actions)
-    graph = make_fx(body, tracing_mode="symbolic")(*inputs)
-    symbols = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
-    kernel: Kernel = inductor.compile(graph, symbols)
-    kernel(*inputs)  # what does not run here is no kernel
-    return kernel
+    return compile_kernel(body, inputs)
 
 
 def _body(

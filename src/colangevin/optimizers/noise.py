@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from colangevin.optimizers.counter import CounterNormals
+
 
 class Noise:
     """Draws standard normals from generators of its own.
@@ -16,6 +18,7 @@ class Noise:
     Args:
         generator: the generator to use on its device.
         salt: told apart from other optimizers made at the same state of the global generator.
+        fused: fill large tensors by a compiled kernel with keys from the generator.
 
     Example:
         >>> noise = Noise(torch.Generator().manual_seed(0), salt=0)
@@ -23,10 +26,11 @@ class Noise:
         tensor([ 1.5410, -0.2934])
     """
 
-    def __init__(self, generator: torch.Generator | None, salt: int) -> None:
+    def __init__(self, generator: torch.Generator | None, salt: int, fused: bool = False) -> None:
         if generator is not None and not isinstance(generator, torch.Generator):
             raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
         self._generators: dict[str, torch.Generator] = {}
+        self._counter = CounterNormals() if fused else None
         if generator is not None:
             self._generators[_key(generator.device)] = generator
             self._seed = generator.initial_seed()
@@ -47,9 +51,14 @@ class Noise:
 
     def draw(self, like: Tensor) -> Tensor:
         """Standard normals of the shape, dtype and device of ``like``."""
-        return torch.empty_like(like, memory_format=torch.contiguous_format).normal_(
-            generator=self.generator(like.device)
-        )
+        return self.fill(torch.empty_like(like, memory_format=torch.contiguous_format))
+
+    def fill(self, out: Tensor) -> Tensor:
+        """Overwrite a tensor with standard normals."""
+        generator = self.generator(out.device)
+        if self._counter is None or not self._counter.fill(out, generator):
+            out.normal_(generator=generator)
+        return out
 
     def state_dict(self) -> dict[str, object]:
         """Plain values and tensors only, so that it loads with ``weights_only=True``."""
@@ -66,10 +75,11 @@ class Noise:
             self._generators[key].manual_seed(self._seed)
 
     def __getstate__(self) -> dict[str, object]:
-        return self.state_dict()
+        return {**self.state_dict(), "fused": self._counter is not None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self._generators = {}
+        self._counter = CounterNormals() if state.pop("fused", False) else None
         self.load_state_dict(state)
 
 

@@ -12,6 +12,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from colangevin.constraints import Constraint, State
 from colangevin.errors import ConvergenceError
 from colangevin.integrators.dynamics import Action, Dynamics, advance
+from colangevin.integrators.stretches import stretch
 from colangevin.optimizers import placement, saving, thermostats
 from colangevin.optimizers.buckets import MOMENTUM, Bucket, make_buckets
 from colangevin.optimizers.elementwise import run_in_blocks
@@ -216,7 +217,8 @@ class CoLA(Optimizer):
         active = placement.with_gradient(group)
         if not active:
             return []
-        options = [group[name] for name in PLANNED]
+        share = group.get("stretch", (0, 1))  # set while Multirate walks a part of the way
+        options = [share, *(group[name] for name in PLANNED)]
         # Schedulers change a tensor in place, so it is its number that is compared.
         key = (*active, *(float(o) if isinstance(o, Tensor) else o for o in options))
         if index in self._plans and self._plans[index][0] == key:
@@ -226,7 +228,7 @@ class CoLA(Optimizer):
         momentum = not settings.is_overdamped
         fresh, moved = self._by_age(group, active) if momentum else ([], active)
         plans = [
-            Plan(bucket, resident, actions, momentum, group["weight_decay"])
+            Plan(bucket, resident, stretch(actions, *share), momentum, group["weight_decay"])
             for indices, actions in self._calls(settings, fresh, moved)
             for bucket, resident in self._buckets_of(index, indices)
         ]

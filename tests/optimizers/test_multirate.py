@@ -181,6 +181,8 @@ def test_unconstrained_cola_drifts_as_sgd_does(momentum, weight_decay):
         slow, fast = leaves(start)
         base = make([slow], lr=STEP, momentum=momentum, weight_decay=weight_decay)
         optimizer = cl.Multirate(sgd(fast, 0.01), base, period=5)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.98)
+        optimizer.register_step_post_hook(lambda *_, scheduler=scheduler: scheduler.step())
         trajectories.append(run(optimizer, loss, [slow, fast], 100))
     assert_equal(*trajectories)
 

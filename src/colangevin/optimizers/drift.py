@@ -43,6 +43,7 @@ class Drift(ABC):
         self.optimizer = optimizer
         self._parts = 1
         self._done = 1
+        self._rates: list[float] = []
         self._kept: dict[Tensor, Tensor] = {}
 
     def begin(self, parts: int) -> None:
@@ -54,6 +55,7 @@ class Drift(ABC):
             return
         with torch.no_grad():
             self._kept = self._plan()
+        self._rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self._parts, self._done = parts, 0
         self.move()
 
@@ -85,7 +87,7 @@ class Drift(ABC):
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's state and what is left of the way, as plain values."""
         kept = [self._kept.get(parameter) for parameter in self.parameters()]
-        way = {"parts": self._parts, "done": self._done, "kept": kept}
+        way = {"parts": self._parts, "done": self._done, "rates": self._rates, "kept": kept}
         return {"optimizer": self.optimizer.state_dict(), "way": way}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -96,7 +98,7 @@ class Drift(ABC):
                 f"the state dict has {len(way['kept'])} parameters, the optimizer {len(parameters)}"
             )
         self.optimizer.load_state_dict(state_dict["optimizer"])
-        self._parts, self._done = way["parts"], way["done"]
+        self._parts, self._done, self._rates = way["parts"], way["done"], list(way["rates"])
         self._kept = {
             parameter: kept.to(parameter.device, copy=True)
             for parameter, kept in zip(parameters, way["kept"], strict=True)
@@ -170,17 +172,20 @@ class GeodesicDrift(Drift):
 
     @contextmanager
     def _stretch(self) -> Iterator[None]:
-        """Tell the groups which part of their way to walk; the kept gradients have the decay."""
+        """Tell the groups which part of their way to walk.
+
+        The learning rate is that of the start, the kept gradients have the weight decay.
+        """
         groups = self.optimizer.param_groups
-        decays = [group["weight_decay"] for group in groups]
-        for group in groups:
-            group.update(stretch=(self._done, self._parts), weight_decay=0.0)
+        own = [(group["lr"], group["weight_decay"]) for group in groups]
+        for group, lr in zip(groups, self._rates, strict=False):
+            group.update(stretch=(self._done, self._parts), lr=lr, weight_decay=0.0)
         try:
             yield
         finally:
-            for group, decay in zip(groups, decays, strict=True):
-                del group["stretch"]
-                group["weight_decay"] = decay
+            for group, (lr, decay) in zip(groups, own, strict=True):
+                group.pop("stretch", None)
+                group.update(lr=lr, weight_decay=decay)
 
     @contextmanager
     def _gradients(self) -> Iterator[None]:

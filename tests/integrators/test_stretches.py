@@ -5,7 +5,7 @@ import torch
 
 from colangevin.constraints import State, Unconstrained
 from colangevin.integrators.dynamics import DriftBy, Dynamics, ImpulseBy, OverdampedBy, advance
-from colangevin.integrators.scheme import parse
+from colangevin.integrators.scheme import Drift, parse
 from colangevin.integrators.stretches import stretch
 
 WORDS = [("OBA", False), ("ABO", False), ("BAOAB", False), ("AOAB", False), ("AOAB", True)]
@@ -63,3 +63,14 @@ def test_a_step_of_length_0_acts_at_once():
     actions = (ImpulseBy(0.9, 1.0, None), DriftBy(-0.0))
     assert stretch(actions, 0, 3) == actions[:1]
     assert stretch(actions, 1, 3) == stretch(actions, 2, 3) == ()
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5])
+@pytest.mark.parametrize("word", ["BACDEDCAB", "BAFEFAB", "BAOAB"])
+def test_moves_without_numbers_are_cut_alike(word, parts):
+    moves = parse(word).moves
+    pieces = joined(moves, parts)
+    assert [m for m in pieces if not isinstance(m, Drift)] == [
+        m for m in moves if not isinstance(m, Drift)
+    ]
+    assert sum(m.fraction for m in pieces if isinstance(m, Drift)) == pytest.approx(1.0)

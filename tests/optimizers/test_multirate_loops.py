@@ -72,7 +72,13 @@ def nested(model):
     return cl.Multirate(torch.optim.SGD(parameters[4:], lr=0.05), inner, period=2)
 
 
-MAKERS = {"sgd": multirate, "cola": cola_orthogonal, "nested": nested}
+def adaptive(model):
+    rates = cl.last_layers_fast(model)
+    slow = cl.AdaptiveLangevin(rates.slow, 0.2, constraint=cl.Circle(radius=1.0))
+    return cl.Multirate(torch.optim.SGD(rates.fast, lr=0.05), slow, period=4)
+
+
+MAKERS = {"sgd": multirate, "cola": cola_orthogonal, "nested": nested, "adaptive": adaptive}
 
 
 # --- requires_grad --------------------------------------------------------------------------
@@ -434,6 +440,18 @@ def test_a_base_optimizer_that_needs_a_closure(name):
     arguments = {"fast": fast, "slow": slow, name: lbfgs}
     with pytest.raises(ValueError, match=rf"{name} must .* LBFGS\.step needs closure"):
         cl.Multirate(**arguments)
+
+
+def test_a_preset_that_needs_a_closure():
+    fast, slow = parts()
+    halves = {
+        "first": slow.param_groups[0]["params"][:2],
+        "last": slow.param_groups[0]["params"][2:],
+    }
+    heun = cl.DHSGD(halves, 0.1, contractive=True, heun=True)
+    with pytest.raises(ValueError, match=r"slow must .* DHSGD\.step needs closure"):
+        cl.Multirate(fast, heun)
+    cl.Multirate(fast, cl.DHSGD(halves, 0.1, contractive=True))
 
 
 @pytest.mark.parametrize("name", ["fast", "slow"])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 from colangevin.integrators.dynamics import Action, DriftBy, OverdampedBy
+from colangevin.integrators.scheme import Drift, Move
+
+T = TypeVar("T", Action, Move)
 
 ROUNDING = 1e-9
 """Of a stretch: places nearer than this are the same."""
 
 
-def stretch(actions: Sequence[Action], index: int, parts: int) -> tuple[Action, ...]:
+def stretch(actions: Sequence[T], index: int, parts: int) -> tuple[T, ...]:
     """The ``index``-th of ``parts`` equal stretches of a call; one after the other they are it.
 
     Only drifts take time. They are cut where a stretch ends, and whatever stands between two
@@ -21,7 +25,7 @@ def stretch(actions: Sequence[Action], index: int, parts: int) -> tuple[Action, 
     which has the same variance in all.
 
     Args:
-        actions: what the whole call does.
+        actions: what the whole call does, as moves or with their numbers.
         index: from 0 to parts − 1.
         parts: number of stretches.
 
@@ -35,19 +39,19 @@ def stretch(actions: Sequence[Action], index: int, parts: int) -> tuple[Action, 
     """
     if parts == 1:
         return tuple(actions)
-    length = sum(abs(float(a.step)) for a in actions if isinstance(a, DriftBy)) / parts
-    chosen: list[Action] = []
+    length = sum(abs(float(a[0])) for a in actions if isinstance(a, (Drift, DriftBy))) / parts
+    chosen: list[T] = []
     walked = 0.0
     for action in actions:
-        if isinstance(action, OverdampedBy):
+        if isinstance(action, (Drift, DriftBy)):
+            way = float(action[0])
+            share = _overlap(walked, walked + abs(way), index, length)
+            if share > ROUNDING * length:
+                chosen.append(type(action)(math.copysign(share, way)))
+            walked += abs(way)
+        elif isinstance(action, OverdampedBy):
             scale = None if action.scale is None else action.scale / math.sqrt(parts)
             chosen.append(OverdampedBy(action.step / parts, scale))
-        elif isinstance(action, DriftBy):
-            step = float(action.step)
-            share = _overlap(walked, walked + abs(step), index, length)
-            if share > ROUNDING * length:
-                chosen.append(DriftBy(math.copysign(share, step)))
-            walked += abs(step)
         elif _place(walked, length, parts) == index:
             chosen.append(action)
     return tuple(chosen)

@@ -158,6 +158,10 @@ class GeodesicDrift(Drift):
         True
     """
 
+    def __init__(self, optimizer: CoLA) -> None:
+        super().__init__(optimizer)
+        self._cola = optimizer
+
     def _plan(self) -> dict[Tensor, Tensor]:
         return {
             parameter: torch.add(parameter.grad, parameter, alpha=group["weight_decay"])
@@ -168,24 +172,38 @@ class GeodesicDrift(Drift):
 
     def _go(self) -> None:
         with self._stretch(), self._gradients():
-            self.optimizer.step()
+            if self._done == 0:
+                self._cola.step()
+            else:  # what a subclass or a hook adds to a step has had its turn
+                CoLA._move(self._cola, None)
 
     @contextmanager
     def _stretch(self) -> Iterator[None]:
-        """Tell the groups which part of their way to walk.
+        """Tell the groups which part of their way to walk; the kept gradients have the decay."""
+        groups = self._cola.param_groups
+        decays = [group["weight_decay"] for group in groups]
+        for group in groups:
+            group.update(stretch=(self._done, self._parts), weight_decay=0.0)
+        try:
+            with self._rates_of_the_start():
+                yield
+        finally:
+            for group, decay in zip(groups, decays, strict=True):
+                group.pop("stretch")
+                group["weight_decay"] = decay
 
-        The learning rate is that of the start, the kept gradients have the weight decay.
-        """
-        groups = self.optimizer.param_groups
-        own = [(group["lr"], group["weight_decay"]) for group in groups]
+    @contextmanager
+    def _rates_of_the_start(self) -> Iterator[None]:
+        """The learning rates of the first stretch, whatever a schedule has made of them."""
+        groups = self._cola.param_groups if self._done else []
+        now = [group["lr"] for group in groups]
         for group, lr in zip(groups, self._rates, strict=False):
-            group.update(stretch=(self._done, self._parts), lr=lr, weight_decay=0.0)
+            group["lr"] = lr
         try:
             yield
         finally:
-            for group, (lr, decay) in zip(groups, own, strict=True):
-                group.pop("stretch", None)
-                group.update(lr=lr, weight_decay=decay)
+            for group, lr in zip(groups, now, strict=True):
+                group["lr"] = lr
 
     @contextmanager
     def _gradients(self) -> Iterator[None]:

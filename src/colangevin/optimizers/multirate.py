@@ -286,8 +286,8 @@ def _check_part(name: str, part: object) -> None:
         if argument.default is argument.empty
         and argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD)
     ]
-    if needed:
+    if needed or getattr(part, "needs_closure", False):
         raise ValueError(
             f"{name} must be an optimizer whose step needs no arguments, but "
-            f"{type(part).__name__}.step needs {', '.join(needed)}"
+            f"{type(part).__name__}.step needs {', '.join(needed) or 'closure'}"
         )

@@ -29,14 +29,22 @@ from colangevin.optimizers import AdLaLa as AdLaLa
 from colangevin.optimizers import CoLA as CoLA
 from colangevin.optimizers import Langevin as Langevin
 from colangevin.optimizers import LangevinInLayers as LangevinInLayers
+from colangevin.optimizers import Multirate as Multirate
+from colangevin.optimizers import Rates as Rates
+from colangevin.optimizers import SubsetMultirate as SubsetMultirate
 from colangevin.optimizers import TemperatureScheduler as TemperatureScheduler
 from colangevin.optimizers import Violation as Violation
 from colangevin.optimizers import annealing as annealing
+from colangevin.optimizers import biases_slow as biases_slow
 from colangevin.optimizers import constrain_ as constrain_
 from colangevin.optimizers import cyclical as cyclical
+from colangevin.optimizers import fast_by_name as fast_by_name
 from colangevin.optimizers import hand_over as hand_over
+from colangevin.optimizers import input_biases_slow as input_biases_slow
+from colangevin.optimizers import last_layers_fast as last_layers_fast
 from colangevin.optimizers import parameter_groups as parameter_groups
 from colangevin.optimizers import partition as partition
+from colangevin.optimizers import random_subsets as random_subsets
 
 __version__ = "0.1.0"
 
@@ -55,20 +63,28 @@ __all__ = [
     "General",
     "Langevin",
     "LangevinInLayers",
+    "Multirate",
     "Orthogonal",
     "ProjectionWarning",
+    "Rates",
     "Sphere",
     "State",
+    "SubsetMultirate",
     "TemperatureScheduler",
     "Unconstrained",
     "Violation",
     "annealing",
+    "biases_slow",
     "configurational_temperature",
     "constrain_",
     "cyclical",
+    "fast_by_name",
     "friction_variable",
     "hand_over",
+    "input_biases_slow",
     "kinetic_temperature",
+    "last_layers_fast",
     "parameter_groups",
     "partition",
+    "random_subsets",
 ]

@@ -6,13 +6,21 @@ from colangevin.optimizers.grouping import constrain_ as constrain_
 from colangevin.optimizers.grouping import parameter_groups as parameter_groups
 from colangevin.optimizers.handover import hand_over as hand_over
 from colangevin.optimizers.inspection import Violation as Violation
+from colangevin.optimizers.multirate import Multirate as Multirate
 from colangevin.optimizers.partition import partition as partition
 from colangevin.optimizers.presets import LOL as LOL
 from colangevin.optimizers.presets import AdaptiveLangevin as AdaptiveLangevin
 from colangevin.optimizers.presets import AdLaLa as AdLaLa
 from colangevin.optimizers.presets import Langevin as Langevin
 from colangevin.optimizers.presets import LangevinInLayers as LangevinInLayers
+from colangevin.optimizers.rates import Rates as Rates
+from colangevin.optimizers.rates import biases_slow as biases_slow
+from colangevin.optimizers.rates import fast_by_name as fast_by_name
+from colangevin.optimizers.rates import input_biases_slow as input_biases_slow
+from colangevin.optimizers.rates import last_layers_fast as last_layers_fast
+from colangevin.optimizers.rates import random_subsets as random_subsets
 from colangevin.optimizers.sgld import SGLD as SGLD
+from colangevin.optimizers.subset_multirate import SubsetMultirate as SubsetMultirate
 from colangevin.optimizers.temperature import TemperatureScheduler as TemperatureScheduler
 from colangevin.optimizers.temperature import annealing as annealing
 from colangevin.optimizers.temperature import cyclical as cyclical
@@ -26,12 +34,20 @@ __all__ = [
     "CoLA",
     "Langevin",
     "LangevinInLayers",
+    "Multirate",
+    "Rates",
+    "SubsetMultirate",
     "TemperatureScheduler",
     "Violation",
     "annealing",
+    "biases_slow",
     "constrain_",
     "cyclical",
+    "fast_by_name",
     "hand_over",
+    "input_biases_slow",
+    "last_layers_fast",
     "parameter_groups",
     "partition",
+    "random_subsets",
 ]

@@ -56,6 +56,11 @@ class DHSGD(CoLA):
         ]
         super().__init__(groups, step_size=step_size, **options)
 
+    @property
+    def needs_closure(self) -> bool:
+        """Whether ``step`` must be given a closure."""
+        return any(group.get("heun") for group in self.param_groups)
+
     def _move(self, closure: Callable[[], Any] | None) -> None:
         indices = [i for i, group in enumerate(self.param_groups) if group.get("heun")]
         if not indices:

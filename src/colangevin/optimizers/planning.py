@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from colangevin.integrators.dynamics import Action, Dynamics
+from colangevin.integrators.stretches import stretch
 from colangevin.optimizers import placement
 from colangevin.optimizers.buckets import MOMENTUM, Bucket, StateOf, make_buckets
 from colangevin.optimizers.hyperparameters import dynamics
@@ -56,7 +57,8 @@ class Planner:
         """The plans of a group whose parameters ``active`` have gradients."""
         if not active:
             return []
-        options = [group[name] for name in PLANNED]
+        share = group.get("stretch", (0, 1))  # set while Multirate walks a part of the way
+        options = [share, *(group[name] for name in PLANNED)]
         # Schedulers change a tensor in place, so it is its number that is compared.
         key = (*active, *(float(o) if isinstance(o, Tensor) else o for o in options))
         if index in self._plans and self._plans[index][0] == key:
@@ -66,7 +68,7 @@ class Planner:
         momentum = not settings.is_overdamped
         fresh, moved = by_age(group, active, state_of) if momentum else ([], active)
         plans = [
-            Plan(bucket, resident, actions, momentum, group["weight_decay"])
+            Plan(bucket, resident, stretch(actions, *share), momentum, group["weight_decay"])
             for indices, actions in _calls(settings, fresh, moved)
             for bucket, resident in self.buckets(index, group, indices)
         ]

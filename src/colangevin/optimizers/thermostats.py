@@ -21,6 +21,7 @@ from colangevin.errors import ConvergenceError
 from colangevin.integrators import adaptive
 from colangevin.integrators.adaptive import AdaptiveDynamics, Part
 from colangevin.integrators.scheme import Move, parse
+from colangevin.integrators.stretches import stretch
 from colangevin.optimizers.buckets import Bucket, StateOf
 from colangevin.optimizers.resident import Resident
 
@@ -186,7 +187,8 @@ def advance(
     parts = [_part(home, group, state_of) for home in homes]
     friction = friction_variable(group, homes[0][0].parameters[0].device)
     settings = dynamics(group)
-    run = partial(_run, settings, draw)
+    share = group.get("stretch", (0, 1))  # set while Multirate walks a part of the way
+    run = partial(_run, settings, draw, share)
     if not fresh:
         parts, friction = run(homes, parts, friction, settings.scheme.moves)
     else:
@@ -202,6 +204,7 @@ def advance(
 def _run(
     settings: AdaptiveDynamics,
     draw: Draw,
+    share: tuple[int, int],
     homes: Sequence[Home],
     parts: Sequence[Part],
     friction: Tensor,
@@ -210,7 +213,8 @@ def _run(
     buckets = [bucket for bucket, _ in homes]
     freedom = degrees_of_freedom(buckets)
     try:
-        return adaptive.advance(settings, parts, friction, freedom, moves, draw)
+        walked = stretch(moves, *share)
+        return adaptive.advance(settings, parts, friction, freedom, walked, draw)
     except ConvergenceError as error:
         names = "; ".join(bucket.name for bucket in buckets)
         raise ConvergenceError(f"{names}: {error}") from error

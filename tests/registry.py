@@ -91,6 +91,11 @@ def beyond_zero(g: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda *weights: g(*weights).clamp_min(0.0).max()
 
 
+def off_balance(u: Tensor, v: Tensor) -> Tensor:
+    """Both norms are √2."""
+    return torch.stack([u.square().sum() / 2.0 - 1.0, v.square().sum() / 2.0 - 1.0]).abs().max()
+
+
 @dataclass(frozen=True)
 class Case:
     """A constraint on parameters of given shapes.
@@ -203,7 +208,7 @@ CASES = [
         beyond_zero(ball_and_slab),
         share=SOLVER,
     ),
-    Case("general_joint", lambda: General(balanced), ((2, 2), (3,)), off(balanced), share=SOLVER),
+    Case("general_joint", lambda: General(balanced), ((2, 2), (3,)), off_balance, share=SOLVER),
     Case(
         "general_rows",
         lambda: General(ellipse, batch_dims=1),

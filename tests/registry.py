@@ -83,17 +83,23 @@ def balanced(u: Tensor, v: Tensor) -> Tensor:
     return torch.stack([u.square().sum() - v.square().sum(), u.square().sum() - 2.0])
 
 
-def off(g: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return lambda *weights: g(*weights).abs().max()
-
-
 def beyond_zero(g: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda *weights: g(*weights).clamp_min(0.0).max()
 
 
+def off_torus(w: Tensor) -> Tensor:
+    """Distance to the surface, relative to how far it reaches."""
+    around = w[:2].square().sum().sqrt() - 2.0
+    return ((around**2 + w[2] ** 2).sqrt() - 0.5).abs() / 2.5
+
+
+def off_ellipse(w: Tensor) -> Tensor:
+    return (((w[0] / 1.5) ** 2 + w[1] ** 2).sqrt() - 1.0).abs()
+
+
 def off_balance(u: Tensor, v: Tensor) -> Tensor:
     """Both norms are √2."""
-    return torch.stack([u.square().sum() / 2.0 - 1.0, v.square().sum() / 2.0 - 1.0]).abs().max()
+    return torch.stack([u.norm() / math.sqrt(2.0), v.norm() / math.sqrt(2.0)]).sub(1.0).abs().max()
 
 
 @dataclass(frozen=True)
@@ -167,7 +173,7 @@ def ambient(constraint: Constraint, state: State, momentum: Vector) -> Vector:
     return momentum
 
 
-LAYOUT, SOLVER = 0.2, 0.03
+LAYOUT, SOLVER = 0.1, 0.03
 
 CASES = [
     Case("unconstrained", Unconstrained, ((3, 4),), no_violation),
@@ -200,7 +206,7 @@ CASES = [
         not_orthonormal(2.5),
         share=LAYOUT,
     ),
-    Case("general_torus", lambda: General(torus), ((3,),), off(torus), share=SOLVER),
+    Case("general_torus", lambda: General(torus), ((3,),), off_torus, share=SOLVER),
     Case(
         "general_inequality",
         lambda: General(ball_and_slab, inequality=True),
@@ -213,7 +219,7 @@ CASES = [
         "general_rows",
         lambda: General(ellipse, batch_dims=1),
         ((2, 2),),
-        each(off(ellipse)),
+        each(off_ellipse),
         share=SOLVER,
     ),
 ]

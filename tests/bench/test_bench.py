@@ -17,7 +17,7 @@ from colangevin.bench.contestant import (
     orthogonality,
 )
 from colangevin.bench.measure import Environment, measure
-from colangevin.bench.ours import cola
+from colangevin.bench.ours import cola, kept_bytes
 from colangevin.bench.record import Record, Row
 from colangevin.bench.run import LETTERS, Settings, run
 from colangevin.bench.timing import Effort, run_on, scratch_bytes
@@ -321,6 +321,16 @@ def test_scratch_is_what_a_step_allocates():
     kept = []
     contestant.step = lambda: kept.append(torch.empty(1000))
     assert 4000 <= scratch_bytes(contestant, CPU) <= 4100
+
+
+def test_buffers_that_are_kept_count_as_scratch():
+    weight = torch.nn.Parameter(torch.zeros(30))
+    weight.grad = torch.ones(30)
+    optimizer = CoLA([weight], lr=0.1, momentum=0.9)
+    optimizer.step()
+    before = kept_bytes(optimizer)
+    optimizer.buffer = {"noise": [torch.empty(1000), weight.detach()]}
+    assert kept_bytes(optimizer) == before + 4000
 
 
 # --- judging ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import reference as ref
 from colangevin import CoLA, State
 from colangevin.integrators import advance
+from colangevin.optimizers.noise import Noise
 from registry import CASES, RUNS, Case, Run, ids, normals
 from twins import Twin, twin_of
 
@@ -153,6 +154,16 @@ def slack_parts(twin: Twin, mains: list[Tensor], slack: Tensor) -> list[Tensor]:
     return [slack.reshape(mains[0].shape if twin.angular is not None else slack.shape)]
 
 
+def at_rest(case: Case) -> State:
+    """The start of a case as the integrators take it."""
+    constraint = case.bound()
+    position = case.join(constraint, case.weights())
+    slack = constraint.lift(position)
+    bare = slack is None or constraint.elementwise
+    slack_momentum = None if bare else torch.zeros_like(slack)
+    return State(position, torch.zeros_like(position), slack, slack_momentum)
+
+
 @pytest.mark.parametrize("run", RUNS, ids=ids)
 @pytest.mark.parametrize("case", CASES, ids=ids)
 def test_positions_slacks_and_momenta_follow_the_reference_under_noise(
@@ -162,10 +173,8 @@ def test_positions_slacks_and_momenta_follow_the_reference_under_noise(
     temperature, h = 0.05, size_of(run)
     start = case.weights()
     literal, loss, constraint = Literal(case, run, start, temperature), Loss(start), case.bound()
-    position = case.join(constraint, start)
-    slack, zero = constraint.lift(position), torch.zeros_like(position)
-    slack_zero = None if slack is None or constraint.elementwise else torch.zeros_like(slack)
-    state = State(position, zero, slack, slack_zero)
+    state = at_rest(case)
+    slack = state.slack
     dynamics, fresh = run.dynamics(h, FRICTION, temperature), normals(12)
     for step in range(case.steps(50)):
         noise = [fresh(w) for w in start]
@@ -195,3 +204,30 @@ def compare(case: Case, literal: Literal, state: State, h: float) -> None:
         assert_equal(momentum, [ref.circle_angular_speed(*s, twin.angular)])
     else:
         assert_equal(twin.lay(momentum), [twin.main(i, s, momentum=True) for i, s in closed])
+
+
+@pytest.mark.parametrize("run", RUNS, ids=ids)
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_the_optimizer_makes_the_moves_of_the_integrators_under_noise(case: Case, run: Run) -> None:
+    """With its own normals, drawn a second time from the same seed."""
+    temperature, h = 0.05, size_of(run)
+    start = case.weights()
+    weights = [nn.Parameter(w.clone()) for w in start]
+    optimizer = CoLA(
+        weights,
+        constraint=case.make(),
+        temperature=temperature,
+        generator=torch.Generator().manual_seed(3),
+        **run.options(h, FRICTION),
+    )
+    loss, constraint = Loss(start), case.bound()
+    state, dynamics = at_rest(case), run.dynamics(h, FRICTION, temperature)
+    noise = Noise(torch.Generator().manual_seed(3), salt=0)
+    for step in range(5):
+        gradients = loss.gradients(case.split(constraint, state.position))
+        for w, gradient in zip(weights, gradients, strict=True):
+            w.grad = gradient
+        optimizer.step()
+        actions = dynamics.actions(first=step == 0)
+        state = advance(constraint, state, case.join(constraint, gradients), actions, noise.draw)
+        assert_equal([w.detach() for w in weights], case.split(constraint, state.position))

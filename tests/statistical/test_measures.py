@@ -12,7 +12,8 @@ temperature shifts it by 0.25; the other targets are alike. So ``h`` is 0.01 to 
 methods of first order and 0.2 for BAOAB, which leaves a bias of 0.002 to 0.005, and the number
 of chains makes the standard error 0.005 to 0.015: above the bias, and 15 to 50 times less than
 the shift. The general constraints are slow, so their chains start at a point from which the
-slowest mode of the observables is hardly excited.
+slowest mode of the observables is hardly excited; where a projection iterates, its tolerance is
+far below the standard error instead of at rounding level, which other tests ask for.
 """
 
 from collections.abc import Callable
@@ -170,7 +171,7 @@ def haar(rows: int, columns: int) -> Case:
     """No potential. The mean of all Q_ij^2 is 1/r on the manifold itself, so take one entry."""
     start = torch.eye(rows, columns)
     return Case(
-        Target(Orthogonal(batch_dims=1, tolerance=1e-10), start, zero),
+        Target(Orthogonal(batch_dims=1, tolerance=1e-7), start, zero),
         {
             "second": Known(
                 lambda s: s.position[:, 0, 0] ** 2, targets.haar_second_moment(rows), (1.0,)
@@ -199,7 +200,7 @@ def matrix_langevin_21() -> Case:
     moment = targets.von_mises_moment
     return Case(
         Target(
-            Orthogonal(batch_dims=1, tolerance=1e-10),
+            Orthogonal(batch_dims=1, tolerance=1e-7),
             torch.tensor([[0.0], [-1.0]]),
             linear([[1.0], [0.0]]),
         ),
@@ -230,7 +231,7 @@ def matrix_langevin_32() -> Case:
 
     return Case(
         Target(
-            Orthogonal(batch_dims=1, scale=scale, tolerance=1e-10),
+            Orthogonal(batch_dims=1, scale=scale, tolerance=1e-7),
             -scale * torch.eye(3, 2),
             linear((f * temperature / scale).tolist()),
             temperature,
@@ -306,7 +307,7 @@ def ellipse(projection: str) -> Case:
         lambda q: (q / AXES).square().sum() - 1.0,
         projection=projection,
         batch_dims=1,
-        tolerance=1e-8,
+        tolerance=1e-5,
     )
     return Case(
         Target(constraint, torch.tensor([0.42, -0.96]), linear([0.7, 0.0])), ellipse_known()
@@ -316,7 +317,7 @@ def ellipse(projection: str) -> Case:
 def bounded() -> Case:
     """theta^2 / a^2 <= 1: with its slack the same ellipse."""
     constraint = General(
-        lambda q: (q / LONG).square() - 1.0, inequality=True, batch_dims=1, tolerance=1e-8
+        lambda q: (q / LONG).square() - 1.0, inequality=True, batch_dims=1, tolerance=1e-5
     )
     return Case(Target(constraint, torch.tensor([0.42]), linear([0.7])), ellipse_known())
 
@@ -341,7 +342,7 @@ def torus(projection: str) -> Case:
 
     return Case(
         Target(
-            General(g, projection=projection, batch_dims=1, tolerance=1e-8),
+            General(g, projection=projection, batch_dims=1, tolerance=1e-5),
             torch.tensor([0.0, major + 0.8, 0.6]),
             linear([0.0, 0.0, pull]),
         ),

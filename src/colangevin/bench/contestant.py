@@ -110,6 +110,7 @@ class Contestant:
         gradients: tensors that are refilled between rounds; none if it computes its own.
         parameters: number of weights that it moves.
         state_bytes: how much it keeps between steps.
+        kept_bytes: scratch that it does not give back after a step.
         values: the weights as they are now, of their shapes or as matrices.
         violation: relative violation of the constraint, or None without a constraint.
         bucket: numbers in its largest bucket, 0 if it has none.
@@ -123,6 +124,7 @@ class Contestant:
     gradients: Sequence[Tensor]
     parameters: int
     state_bytes: Callable[[], int]
+    kept_bytes: Callable[[], int] = lambda: 0
     values: Callable[[], Sequence[Tensor]] = lambda: ()
     violation: Callable[[], float | None] = lambda: None
     bucket: int = 0

@@ -148,6 +148,7 @@ def _inspect(player: Player, effort: Effort) -> None:
     # A whole training step allocates activations, which say nothing about the optimizer.
     scratch = scratch_bytes(contestant, device) if player.setting.weights else None
     if scratch is not None:
+        scratch += contestant.kept_bytes()
         row.scratch = scratch / 4 / contestant.parameters
         row.scratch_share = scratch / 4 / contestant.bucket if contestant.bucket else None
     row.violation = contestant.violation()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -95,6 +95,7 @@ def contestant_of(
         gradients=[] if step is not None else [p.grad for p in parameters if p.grad is not None],
         parameters=sum(p.numel() for p in parameters),
         state_bytes=lambda: bytes_of([optimizer]),
+        kept_bytes=lambda: kept_bytes(optimizer),
         values=lambda: [p.detach() for p in parameters],
         violation=violation,
         bucket=largest_bucket(optimizer),
@@ -112,6 +113,36 @@ def largest_bucket(optimizer: CoLA) -> int:
         )
     ]
     return max(sum(p.numel() for p in bucket.parameters) for bucket in buckets)
+
+
+def kept_bytes(optimizer: CoLA) -> int:
+    """Bytes that the optimizer holds besides parameters, gradients and state."""
+    known = [*optimizer.state.values()]
+    known += [(p, p.grad) for entry in optimizer.param_groups for p in entry["params"]]
+    outside = {t.untyped_storage().data_ptr() for t in _tensors(known, set())}
+    storages = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+        for tensor in _tensors(vars(optimizer), set())
+    }
+    return sum(size for pointer, size in storages.items() if pointer not in outside)
+
+
+def _tensors(holder: object, seen: set[int]) -> Iterator[Tensor]:
+    """All tensors that containers and the library's own objects lead to."""
+    if id(holder) in seen:
+        return
+    seen.add(id(holder))
+    if isinstance(holder, Tensor):
+        yield holder
+        return
+    own = type(holder).__module__.startswith("colangevin")
+    inside = vars(holder) if own and hasattr(holder, "__dict__") else holder
+    if isinstance(inside, Mapping):
+        inside = inside.values()
+    elif not isinstance(inside, (list, tuple)):
+        return
+    for item in inside:
+        yield from _tensors(item, seen)
 
 
 def draw_alone(setting: Setting) -> Contestant:

@@ -26,7 +26,7 @@ class Row:
         baseline: label of the row that ``ratio`` refers to.
         ratio: ``seconds`` over those of the baseline.
         state: floats that are kept between steps, for each weight.
-        scratch: floats that are allocated within a step at most, for each weight.
+        scratch: floats that are allocated within a step at most, or kept for it, for each weight.
         scratch_share: the same, over the numbers in the largest bucket.
         violation: largest relative violation of the constraint; None where there is none.
         steps: steps after which the violation was read.

@@ -17,8 +17,8 @@ READING = """## How to read it
   one smaller matrix because the whole would take too long.
 - **Ratio** is the time over that of the row named above the table, or else in the cell.
 - **State** and **scratch** are floats a weight: what the optimizer keeps between steps beyond
-  weight and gradient, and what torch allocates within a step at most. Workspaces inside BLAS and
-  LAPACK are not counted.
+  weight and gradient, and what torch allocates within a step at most, with buffers that are kept
+  for the next step. Workspaces inside BLAS and LAPACK are not counted.
 - **Violation** is the largest entry of QᵀQ − I, or of (θ² + ξ²)/r² − 1, in double precision,
   after the number of steps in brackets; an asterisk says that one weight of each shape made those
   steps, where all of them would take too long.

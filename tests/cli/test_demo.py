@@ -116,14 +116,19 @@ def test_help_names_the_default_number_of_epochs():
 
 
 def test_first_ctrl_c_raises_a_flag_and_the_second_interrupts():
-    before = signal.getsignal(signal.SIGINT)
-    with _interrupt_flag() as interrupted:
-        assert not interrupted()
-        signal.raise_signal(signal.SIGINT)
-        assert interrupted()
-        with pytest.raises(KeyboardInterrupt):
+    inherited = signal.getsignal(signal.SIGINT)
+    # A process that was started in the background ignores Ctrl-C from the start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with _interrupt_flag() as interrupted:
+            assert not interrupted()
             signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
+            assert interrupted()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, inherited)
 
 
 def module(*arguments: str) -> list[str]:

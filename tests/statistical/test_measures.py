@@ -368,7 +368,7 @@ def general_plan(word: str) -> Run:
     """Few steps and many chains, because a step costs much and a chain little."""
     if word == OVERDAMPED:
         return Run(word, 0.01, burn=1.5, samples=2, every=1.0, chains=3000)
-    return Run(word, 0.2 if word == "BAOAB" else 0.03, 3.0, samples=2, every=2.0, chains=3000)
+    return Run(word, 0.2 if word == "BAOAB" else 0.03, 5.0, samples=2, every=2.0, chains=3000)
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -22,8 +22,6 @@ SEGMENT = 1 << 24
 """Numbers that share a key: few against the 2³² values of a hash, none of which it repeats."""
 EXAMPLE_PAIRS = (1 << 18) - 5
 """Size to trace with: large enough to be worth threads."""
-OPTIONS = {"cpp.enable_floating_point_contract_flag": "fast", "cpp.dynamic_threads": True}
-"""Multiply and add in one instruction; as many threads as torch has when it is called."""
 
 FIRST = (0x7FEB352D, -0x7B935975)
 SECOND = (0x21F0AAAD, -0x2CA5D269)
@@ -162,6 +160,4 @@ def _kernel() -> Kernel:
         second.copy_(y)
 
     keys = torch.ones(4, dtype=torch.int32)
-    return compile_kernel(
-        body, [torch.empty(EXAMPLE_PAIRS), torch.empty(EXAMPLE_PAIRS), keys], OPTIONS
-    )
+    return compile_kernel(body, [torch.empty(EXAMPLE_PAIRS), torch.empty(EXAMPLE_PAIRS), keys])

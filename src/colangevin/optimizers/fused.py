@@ -8,19 +8,28 @@ anew when it changes, and a call costs about as much as one eager operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from colangevin.constraints import Constraint, State
-from colangevin.constraints.base import Scalar
 from colangevin.integrators.dynamics import Action, OverdampedBy, advance
 from colangevin.optimizers.elementwise import copy_state
 from colangevin.optimizers.kernels import Kernel, announce, compile_kernel
 
 EXAMPLE_SIZE = 8191
 """Size to trace with: no length of a list of numbers, so that it is taken for a variable."""
+
+
+class Call(NamedTuple):
+    """A kernel with the numbers of one plan, and what they were made from."""
+
+    kernel: Kernel
+    numbers: Tensor
+    noisy: bool
+    constraint: Constraint
+    actions: Sequence[Action]
 
 
 class Fused:
@@ -31,7 +40,7 @@ class Fused:
 
     def __init__(self) -> None:
         self._kernels: dict[tuple[object, ...], Kernel] = {}
-        self._numbers: dict[tuple[object, ...], Tensor] = {}
+        self._calls: dict[tuple[object, ...], Call] = {}
         self._scratch: dict[tuple[object, ...], Tensor] = {}
         self.works = True
 
@@ -50,6 +59,32 @@ class Fused:
         """
         if not self.works or gradient.dim() != 1:
             return False
+        # Plans stay the same from step to step, and so does all that follows from them.
+        key = (id(actions), id(constraint), weight_decay, gradient.dtype, gradient.device)
+        call = self._calls.get(key)
+        if call is None or call.actions is not actions or call.constraint is not constraint:
+            call = self._prepare(constraint, state, gradient, weight_decay, actions)
+            if call is None:
+                return False
+            if len(self._calls) > 100:  # a schedule makes new actions every step
+                self._calls.clear()
+            self._calls[key] = call
+        tensors = [t for t in state if t is not None]
+        noises: Sequence[Tensor] = ()
+        if call.noisy:
+            noises = [fill(out) for out in self._room(list(_drawn(state, actions)))]
+        call.kernel(*tensors, gradient, call.numbers, *noises)
+        return True
+
+    def _prepare(
+        self,
+        constraint: Constraint,
+        state: State,
+        gradient: Tensor,
+        weight_decay: float,
+        actions: Sequence[Action],
+    ) -> Call | None:
+        """The kernel and its numbers; None, announced once, if it cannot be compiled."""
         decays = bool(weight_decay)
         kind = (
             type(constraint),
@@ -58,20 +93,17 @@ class Fused:
             decays,
             *((type(action), *(value is None for value in action)) for action in actions),
         )
-        kernel = self._kernels.get(kind)
-        if kernel is None:
+        if kind not in self._kernels:
             try:
-                kernel = _compile(constraint, state, gradient, decays, actions)
+                self._kernels[kind] = _compile(constraint, state, gradient, decays, actions)
             except Exception as error:
                 self.works = False
                 announce(error, "the eager path is taken")
-                return False
-            self._kernels[kind] = kernel
+                return None
         values = (*constraint.numbers(), weight_decay, *_flatten(actions))
-        tensors = [t for t in state if t is not None]
-        noises = [fill(out) for out in self._room(list(_drawn(state, actions)))]
-        kernel(*tensors, gradient, self._as_tensor(values, gradient), *noises)
-        return True
+        numbers = torch.tensor(values, dtype=gradient.dtype, device=gradient.device)
+        noisy = any(True for _ in _drawn(state, actions))
+        return Call(self._kernels[kind], numbers, noisy, constraint, actions)
 
     def _room(self, drawn: Sequence[Tensor]) -> Sequence[Tensor]:
         """Scratch for noise, kept between steps: as much as the largest bucket has asked for."""
@@ -83,16 +115,6 @@ class Fused:
         if scratch is None or scratch.numel() < sum(sizes):
             scratch = self._scratch[key] = drawn[0].new_empty(sum(sizes))
         return scratch[: sum(sizes)].split(sizes)
-
-    def _as_tensor(self, values: tuple[Scalar, ...], reference: Tensor) -> Tensor:
-        key = (*values, reference.dtype, reference.device)
-        if key not in self._numbers:
-            if len(self._numbers) > 100:  # a schedule makes new numbers every step
-                self._numbers.clear()
-            self._numbers[key] = torch.tensor(
-                values, dtype=reference.dtype, device=reference.device
-            )
-        return self._numbers[key]
 
 
 def _flatten(actions: Sequence[Action]) -> list[Any]:

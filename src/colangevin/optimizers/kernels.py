@@ -10,10 +10,16 @@ from torch import Tensor
 
 Kernel: TypeAlias = Callable[..., Any]
 
+OPTIONS = {
+    "cpp.enable_floating_point_contract_flag": "fast",
+    "cpp.dynamic_threads": True,
+    "size_asserts": False,
+}
+"""Multiply and add in one instruction; as many threads as torch has when it is called; no checks
+of sizes that the caller has made."""
 
-def compile_kernel(
-    body: Kernel, inputs: Sequence[Tensor], options: dict[str, Any] | None = None
-) -> Kernel:
+
+def compile_kernel(body: Kernel, inputs: Sequence[Tensor]) -> Kernel:
     """Trace ``body`` with sizes as variables, give it to inductor and run it once.
 
     A call then costs about as much as one eager operation.
@@ -21,7 +27,6 @@ def compile_kernel(
     Args:
         body: changes its tensors in place and returns nothing.
         inputs: tensors to trace and to try it with; equal sizes stay equal.
-        options: settings of inductor.
     """
     # Imported here because it takes a second, which only those who fuse should wait.
     import torch._inductor as inductor
@@ -29,9 +34,12 @@ def compile_kernel(
 
     graph = make_fx(body, tracing_mode="symbolic")(*inputs)
     symbols = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
-    kernel: Kernel = inductor.compile(graph, symbols, options=options)
-    kernel(*inputs)  # what does not run here is no kernel
-    return kernel
+    kernel: Kernel = inductor.compile(graph, symbols, options=OPTIONS)
+    # Inductor wraps its kernel to keep it from being compiled again; the wrapper costs more
+    # than the call.
+    bare: Kernel = getattr(kernel, "_torchdynamo_orig_callable", kernel)
+    bare(*inputs)  # what does not run here is no kernel
+    return bare
 
 
 def announce(error: Exception, instead: str) -> None:

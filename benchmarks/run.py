@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from colangevin.bench import report
+from colangevin.bench import bars, plot, report
 from colangevin.bench.record import Record
 from colangevin.cli.bench import run_bench
 
@@ -25,24 +25,29 @@ def main() -> int:
         help="five minutes: fewer steps where they are slow, no slow peers",
     )
     parser.add_argument(
-        "--page-only", action="store_true", help="write the page anew from the stored results"
+        "--page-only",
+        action="store_true",
+        help="no new figures: judge, draw and describe the stored ones again",
     )
     arguments = parser.parse_args()
+    stored = RESULTS / "bench.json"
     if not arguments.page_only:
         # Nothing in the repository changes unless the run comes to its end.
         with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder)
             reference = ROOT / "tests" / "reference.py"
-            code = run_bench(out=out, complete=not arguments.brief, reference=reference)
+            complete = not arguments.brief
+            code = run_bench(out=Path(folder), complete=complete, reference=reference)
             if code:
                 return code
             RESULTS.mkdir(parents=True, exist_ok=True)
-            for name in ("bench.json", "bench.png"):
-                shutil.copyfile(out / name, RESULTS / name)
-    record = Record.load(RESULTS / "bench.json")
+            shutil.copyfile(Path(folder) / stored.name, stored)
+    record = Record.load(stored)
+    record.bars = bars.judge(record)
+    record.save(stored)
+    plot.save(record, RESULTS / "bench.png")
     page = report.markdown(record, picture=report.DOCS_PICTURE, json=report.DOCS_JSON)
     PAGE.write_text(page, encoding="utf-8")
-    for path in (RESULTS / "bench.json", RESULTS / "bench.png", PAGE):
+    for path in (stored, RESULTS / "bench.png", PAGE):
         print(f"Wrote {path.relative_to(ROOT)}")
     return 0
 

@@ -24,8 +24,16 @@ WHY = {
     ),
     "small": "matrices this small are bound by calls and copies, not by arithmetic",
     "training": "the optimizer's share of the step is larger than the bar allows",
-    "scratch": "the batch of equal shapes is gathered, and the proposal and its normal part are "
-    "tensors of the batch's size",
+    "blocks": (
+        "eager code holds about nine temporaries of one block (131,072 numbers) at a time, however "
+        "large the network is"
+    ),
+    "scratch": (
+        "all new weights and momenta are computed before the first is written, so that a "
+        "projection that fails leaves everything as it was; small matrices are copied into a "
+        "batch as well"
+    ),
+    "state": "more is kept between steps than the constraint asks for",
     "cache": "small sizes fit into the cache and large ones do not, so that time grows faster "
     "than the size in between; SGD shows the same",
     "violation": "float32 rounding, or too few iterations",
@@ -181,9 +189,9 @@ def _memory(record: Record) -> list[Bar]:
     elementwise = _largest(record, lambda r: r.work == "a", lambda r: r.scratch_share)
     batched = _largest(record, lambda r: r.work in "bc", lambda r: r.scratch_share)
     return [
-        _bar("a", "extra state of the circle, floats a weight", 2.0, circle, "scratch"),
-        _bar("b", "extra state of an orthogonal weight, floats a weight", 1.0, matrix, "scratch"),
-        _bar("a", "scratch of the circle, over its largest bucket", 1.0, elementwise, "noise"),
+        _bar("a", "extra state of the circle, floats a weight", 2.0, circle, "state"),
+        _bar("b", "extra state of an orthogonal weight, floats a weight", 1.0, matrix, "state"),
+        _bar("a", "scratch of the circle, over its largest bucket", 1.0, elementwise, "blocks"),
         _bar("b", "scratch of orthogonal steps, over the largest bucket", 1.0, batched, "scratch"),
     ]
 

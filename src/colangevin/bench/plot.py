@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from colangevin.bench.record import Record, Row
 from colangevin.bench.report import sections
@@ -13,7 +15,8 @@ from colangevin.bench.scaling import LINEAR_FROM
 
 OURS = "#b2182b"
 PEERS = "#9aa5b1"
-LINES = ("#b2182b", "#2166ac", "#636363", "#d6a04d")
+OUR_LINES = ("#b2182b", "#ef8a62")
+LINES = ("#2166ac", "#636363", "#d6a04d")
 
 
 def draw(record: Record) -> Figure:
@@ -28,7 +31,7 @@ def draw(record: Record) -> Figure:
     figure.set_layout_engine("constrained")
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
     for place, (letter, title, rows) in zip(axes, panels, strict=False):
-        place.set_title(f"({letter}) {title}", fontsize=9, loc="left")
+        place.set_title(textwrap.fill(f"({letter}) {title}", 76), fontsize=9, loc="left")
         if rows[0].x is None:
             _draw_ratios(place, rows)
         else:
@@ -58,14 +61,21 @@ def _draw_ratios(axes: Axes, rows: list[Row]) -> None:
         axes.annotate(note, (ratio, place), va="center", ha="left" if ratio >= 1 else "right",
                       fontsize=8)  # fmt: skip
     low, high = min(0.5, *ratios) if ratios else 0.5, max(2.0, *ratios) if ratios else 2.0
-    axes.set_xlim(low / 2.0, high * 2.5)
+    axes.set_xlim(low / 3.0, high * 3.0)
+    # Two decades or less need more than powers of ten, and many decades have no room for more.
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     bases = sorted({row.baseline for row in shown if row.baseline})
     axes.set_xlabel("time over that of " + " / ".join(bases), fontsize=8)
 
 
 def _draw_scaling(axes: Axes, rows: list[Row], slopes: dict[str, float]) -> None:
     labels = list(dict.fromkeys(row.label for row in rows))
-    for colour, label in zip(LINES, labels, strict=False):
+    ours = {row.label for row in rows if row.ours}
+    colours = {True: iter(OUR_LINES), False: iter(LINES)}
+    for label in labels:
+        colour = next(colours[label in ours])
         points = [(row.x or 1.0, row.seconds) for row in rows if row.label == label and row.seconds]
         if not points:
             continue

@@ -89,6 +89,7 @@ class Record:
         bars: the figures to be reached.
         complete: False if the run was interrupted.
         seconds: how long the run took.
+        work_seconds: the same for each work.
     """
 
     machine: dict[str, Any]
@@ -99,6 +100,7 @@ class Record:
     bars: list[Bar] = field(default_factory=list)
     complete: bool = True
     seconds: float = 0.0
+    work_seconds: dict[str, float] = field(default_factory=dict)
 
     def of_work(self, letter: str) -> list[Row]:
         """The rows of a work."""

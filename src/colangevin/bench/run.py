@@ -84,7 +84,9 @@ def run(settings: Settings, reference: ModuleType | None, tick: Tick) -> Record:
         record = Record(machine.describe(device), asdict(settings))
         try:
             for letter in settings.works:
+                begun = time.perf_counter()
                 _run_letter(letter, settings, reference, device, record, tick)
+                record.work_seconds[letter] = round(time.perf_counter() - begun, 1)
         except KeyboardInterrupt:
             record.complete = False
     record.slopes = scaling.slopes(record.rows)

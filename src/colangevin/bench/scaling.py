@@ -72,7 +72,7 @@ def shorter(effort: Effort) -> Effort:
         effort,
         rounds=min(3, effort.rounds),
         seconds=effort.seconds / 2,
-        ours_seconds=effort.ours_seconds / 4,
+        ours_seconds=effort.ours_seconds / 3,
         peers_seconds=effort.peers_seconds / 10,
     )
 

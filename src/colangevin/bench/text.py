@@ -5,8 +5,9 @@ from __future__ import annotations
 INTRODUCTION = """# Benchmarks
 
 What a step of `CoLA` costs next to the optimizers that people use now. This page is written by
-the program from the record of one run, [bench.json]({json}); `make bench` runs it anew, and
-`cola bench` runs the same works on any machine in less than five minutes.
+the program from the record of one run, [bench.json]({json});
+`make bench` runs it anew, and `cola bench` runs the same works on any machine in less than five
+minutes on two cores.
 """
 
 READING = """## How to read it
@@ -22,7 +23,7 @@ READING = """## How to read it
 - **Violation** is the largest entry of QᵀQ − I, or of (θ² + ξ²)/r² − 1, in double precision,
   after the number of steps in brackets; an asterisk says that one weight of each shape made those
   steps, where all of them would take too long.
-- Gradients are random, of Frobenius norm 0.1 for every weight (that is the size they have in
+- Gradients are random, of Frobenius norm 0.1 for every weight (about what a layer has in
   training), and stay the same for 10 steps: momentum builds up, and nothing converges. The learning
   rate is 0.1 and the momentum 0.9 unless a row says otherwise. Everything is float32.
 - `fused` means one compiled kernel for each elementwise geometry, `eager` none; without either

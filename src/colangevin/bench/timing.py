@@ -37,11 +37,11 @@ class Effort:
 
     rounds: int = 5
     round_seconds: float = 0.08
-    seconds: float = 3.0
-    patience: float = 6.0
+    seconds: float = 2.5
+    patience: float = 4.0
     steps: int = 1000
-    ours_seconds: float = 5.0
-    peers_seconds: float = 1.5
+    ours_seconds: float = 3.0
+    peers_seconds: float = 1.0
 
 
 def synchronize(device: torch.device) -> None:

@@ -7,6 +7,7 @@ initial weights and batches, which are the same for every method. Finished metho
 results, so the script can be stopped and started again:
 
     python benchmarks/slow_biases.py --seeds 10 --steps 20000
+    python benchmarks/slow_biases.py --seeds 10 --steps 50000 --momenta 0
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from colangevin.data import FOUR_TURNS
 RESULTS = Path(__file__).parent / "results"
 NODES, POINTS, BATCH = 100, 1_000, 50
 PERIOD, FAST, SLOW = 5, 0.2, 1.0
-MOMENTA = (0.0, 0.9)
 
 
 class Layers(nn.Module):
@@ -168,20 +168,24 @@ def draw(record: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(MOMENTA), figsize=(11, 4), sharey=True)
+    momenta = sorted({run["momentum"] for run in record["runs"]})
+    figure, grid = pyplot.subplots(
+        1, len(momenta), figsize=(1 + 5 * len(momenta), 4), sharey=True, squeeze=False
+    )
+    axes = list(grid[0])
     for run in record["runs"]:
-        axis = axes[MOMENTA.index(run["momentum"])]
+        axis = axes[momenta.index(run["momentum"])]
         curve = {int(step): statistics_of(values) for step, values in run["test_accuracy"].items()}
         means = [mean for mean, _ in curve.values()]
         (line,) = axis.plot(list(curve), means, label=run["method"])
         low = [mean - deviation for mean, deviation in curve.values()]
         high = [mean + deviation for mean, deviation in curve.values()]
         axis.fill_between(list(curve), low, high, color=line.get_color(), alpha=0.12, linewidth=0)
-    for axis, momentum in zip(axes, MOMENTA, strict=True):
+    for axis, momentum in zip(axes, momenta, strict=True):
         axis.set(title=f"momentum {momentum}", xlabel="step")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("test accuracy")
-    axes[1].legend(fontsize=7)
+    axes[-1].legend(fontsize=7)
     figure.suptitle(f"Four-turn spiral, {record['seeds']} seeds: mean and standard deviation")
     figure.tight_layout()
     figure.savefig(path, dpi=130)
@@ -191,18 +195,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--momenta", type=float, nargs="+", default=[0.0, 0.9])
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / "slow_biases.json"
+    path = arguments.out / f"slow_biases_{arguments.steps}.json"
     settings = {"seeds": arguments.seeds, "steps": arguments.steps, "torch": torch.__version__}
     record: dict[str, Any] = {**settings, "runs": []}
     if path.exists():
         saved = json.loads(path.read_text())
         record = saved if all(saved[k] == v for k, v in settings.items()) else record
     done = {(run["method"], run["momentum"]) for run in record["runs"]}
-    for momentum in MOMENTA:
+    for momentum in arguments.momenta:
         for name, make in METHODS.items():
             if (name, momentum) in done:
                 continue
@@ -211,7 +216,7 @@ def main() -> None:
             path.write_text(json.dumps(record, indent=1) + "\n")
             print(f"{name}, momentum {momentum}: {result['seconds']} s", flush=True)
     print(table(record))
-    draw(record, arguments.out / "slow_biases.png")
+    draw(record, path.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -113,6 +113,7 @@ class Contestant:
         kept_bytes: scratch that it does not give back after a step.
         values: the weights as they are now, of their shapes or as matrices.
         violation: relative violation of the constraint, or None without a constraint.
+        constrained: whether it has a constraint.
         bucket: numbers in its largest bucket, 0 if it has none.
         note: what is remarkable after the steps, or nothing.
         compiles: whether its first step compiles and says nothing about the others.
@@ -127,6 +128,7 @@ class Contestant:
     kept_bytes: Callable[[], int] = lambda: 0
     values: Callable[[], Sequence[Tensor]] = lambda: ()
     violation: Callable[[], float | None] = lambda: None
+    constrained: bool = False
     bucket: int = 0
     note: Callable[[], str] = lambda: ""
     compiles: bool = False

@@ -86,6 +86,7 @@ def literal(setting: Setting) -> Contestant:
             _value(weight, state) for weight, state in zip(setting.weights, states, strict=True)
         ],
         violation=violation,
+        constrained=True,
     )
 
 

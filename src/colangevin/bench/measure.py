@@ -151,29 +151,30 @@ def _inspect(player: Player, effort: Effort) -> None:
         scratch += contestant.kept_bytes()
         row.scratch = scratch / 4 / contestant.parameters
         row.scratch_share = scratch / 4 / contestant.bucket if contestant.bucket else None
-    row.violation = contestant.violation()
-    row.steps = contestant.taken
-    if row.violation is not None:
-        _go_on(player, effort)
+    _go_on(player, effort)
     row.note = contestant.note()
     synchronize(device)
 
 
 def _go_on(player: Player, effort: Effort) -> None:
-    """Read the violation again after more steps, of all weights or of one of each shape."""
+    """Read the violation after more steps, of all weights or of one of each shape."""
     contestant, row = player.contestant, player.row
+    row.steps = contestant.taken
+    if not contestant.constrained:
+        return
     limit = effort.ours_seconds if player.entry.ours else effort.peers_seconds
     some = _one_of_each(player.setting.weights)
     whole = sum(weight.products for weight in player.setting.weights if weight.kind != "free")
     part = sum(player.setting.weights[i].products for i in some)
     needed = contestant.pace * effort.steps
+    shown = 0.0
     if needed > limit and part < 0.5 * whole:
+        shown = contestant.violation() or 0.0  # what the whole has shown so far counts as well
         pool = [[gradients[i] for i in some] for gradients in player.pool]
         contestant = _ready(player.entry, player.setting.only(some), pool, effort)
         row.sampled = True
     row.steps = run_on(contestant, effort.steps, limit)
-    # Whatever the whole has shown so far counts as well.
-    row.violation = max(row.violation or 0.0, contestant.violation() or 0.0)
+    row.violation = max(shown, contestant.violation() or 0.0)
 
 
 def _one_of_each(weights: Sequence[Weight]) -> list[int]:

@@ -98,6 +98,7 @@ def contestant_of(
         kept_bytes=lambda: kept_bytes(optimizer),
         values=lambda: [p.detach() for p in parameters],
         violation=violation,
+        constrained=bool(constraints),
         bucket=largest_bucket(optimizer),
         note=note,
     )

@@ -72,7 +72,7 @@ def muon(setting: Setting) -> Contestant:
         raise NotInstalled(f"torch {torch.__version__} has no Muon")
     options = {"lr": setting.lr, "momentum": setting.momentum, "weight_decay": 0.0}
     found = _assemble(setting, lambda ps: make(ps, **options), _matrix, "orthogonal")
-    found.violation = lambda: None  # it orthogonalises updates, not weights
+    found.constrained = False  # it orthogonalises updates, not weights
     return found
 
 
@@ -148,6 +148,7 @@ def parametrized(library: str) -> Build:
             state_bytes=lambda: bytes_of([optimizer]) + _surplus(holders, setting.parameters),
             values=values,
             violation=lambda: orthogonality(setting.weights, values()),
+            constrained=True,
         )
 
     return build
@@ -221,13 +222,12 @@ def _assemble(
         for optimizer in optimizers:
             optimizer.step()
 
-    constrained = kind == "orthogonal"
-    measure = orthogonality if constrained else lambda weights, tensors: None
     return Contestant(
         step=step if rest else optimizers[0].step,
         gradients=gradients,
         parameters=setting.parameters,
         state_bytes=lambda: bytes_of(optimizers),
         values=lambda: values,
-        violation=lambda: measure(setting.weights, values),
+        violation=lambda: orthogonality(setting.weights, values),
+        constrained=kind == "orthogonal",
     )

@@ -35,7 +35,7 @@ class Effort:
         peers_seconds: the same for another.
     """
 
-    rounds: int = 5
+    rounds: int = 8
     round_seconds: float = 0.08
     seconds: float = 2.5
     patience: float = 4.0

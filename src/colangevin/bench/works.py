@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from colangevin.bench import peers
@@ -161,7 +162,8 @@ def work_a(sizes: Sizes) -> Work:
 
 def work_b(sizes: Sizes) -> Work:
     """Orthogonal kernels of a deep convolutional network."""
-    network = resnet(34, width=sizes.width)
+    with torch.device("meta"):  # only the shapes count
+        network = resnet(34, width=sizes.width)
     kernels = [m.weight for m in network.modules() if isinstance(m, nn.Conv2d)]
     weights = [Weight(tuple(kernel.shape), "orthogonal") for kernel in kernels]
     to = (EUCLIDEAN, SGD_MOMENTUM)

@@ -54,7 +54,7 @@ def bench(
         "out"
     ),
     rounds: Annotated[
-        int | None, typer.Option(help="How often the contestants take turns (default: 5).")
+        int | None, typer.Option(help="How often the contestants take turns (default: 8).")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small works, rough figures.")] = False,
     full: Annotated[

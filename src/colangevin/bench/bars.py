@@ -8,6 +8,7 @@ from colangevin.bench import scaling, works
 from colangevin.bench.record import Bar, Record, Row
 
 VIOLATION = 1e-6
+STEPS = 1000
 
 STREAMS = (
     "a step must read θ, ξ, ω and the gradient and write θ, ξ, ω: 7 streams of memory where SGD "
@@ -77,10 +78,12 @@ class Table:
         row = self._rows.get(label)
         return None if row is None or row.estimated else row.seconds
 
-    def violation(self, label: str) -> float | None:
-        """The violation of a row."""
+    def violation(self, label: str) -> str:
+        """The violation of a row and after how many steps, or nothing."""
         row = self._rows.get(label)
-        return None if row is None else row.violation
+        if row is None or row.violation is None:
+            return ""
+        return f"{row.violation:.0e} after {row.steps:,} steps"
 
 
 def _circle(record: Record) -> list[Bar]:
@@ -145,7 +148,7 @@ def _orthogonal(record: Record) -> list[Bar]:
         ),
     ]
     theirs = small.violation(works.POGO_STACKED)
-    other = "" if theirs is None else f" (POGO's: {theirs:.0e})"
+    other = f" (POGO's: {theirs})" if theirs else ""
     for label in (works.ORTHOGONAL_STACKED, works.ORTHOGONAL):
         layout = "one stacked tensor" if label == works.ORTHOGONAL_STACKED else "separate tensors"
         text = f"orthogonal, {layout}, to POGO on a stacked one{_violated(small, label)}{other}"
@@ -156,7 +159,7 @@ def _orthogonal(record: Record) -> list[Bar]:
 
 def _violated(table: Table, label: str) -> str:
     found = table.violation(label)
-    return "" if found is None else f", at violation {found:.0e}"
+    return f", at violation {found}" if found else ""
 
 
 def _training(record: Record) -> list[Bar]:
@@ -209,5 +212,9 @@ def _scaling(record: Record) -> list[Bar]:
 
 def _violation(record: Record) -> Bar:
     worst = _largest(record, lambda row: True, lambda row: row.violation)
-    text = "largest violation in any row of this library"
+    text = f"largest violation in any row of this library after {STEPS:,} steps"
+    early = [row.steps for row in record.rows if row.ours and row.violation and row.steps < STEPS]
+    if early:
+        # A bar must not look better than the run was long.
+        text += f" ({len(early)} rows ran out of time before, the first after {min(early)})"
     return _bar("", text, VIOLATION, worst, "violation")

@@ -17,9 +17,11 @@ from colangevin.constraints import Unconstrained as Unconstrained
 from colangevin.diagnostics import configurational_temperature as configurational_temperature
 from colangevin.diagnostics import friction_variable as friction_variable
 from colangevin.diagnostics import kinetic_temperature as kinetic_temperature
+from colangevin.ensemble import Ensemble as Ensemble
 from colangevin.errors import ColangevinError as ColangevinError
 from colangevin.errors import ConstraintError as ConstraintError
 from colangevin.errors import ConvergenceError as ConvergenceError
+from colangevin.errors import DivergenceWarning as DivergenceWarning
 from colangevin.errors import ProjectionWarning as ProjectionWarning
 from colangevin.optimizers import DHSGD as DHSGD
 from colangevin.optimizers import LOL as LOL
@@ -60,6 +62,8 @@ __all__ = [
     "Constraint",
     "ConstraintError",
     "ConvergenceError",
+    "DivergenceWarning",
+    "Ensemble",
     "General",
     "Langevin",
     "LangevinInLayers",

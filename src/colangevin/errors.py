@@ -21,3 +21,7 @@ class DataError(ColangevinError, ValueError):
 
 class ProjectionWarning(UserWarning):
     """A projection did not converge and the polar factor was used in its place."""
+
+
+class DivergenceWarning(UserWarning):
+    """Members of an ensemble diverged and were removed."""

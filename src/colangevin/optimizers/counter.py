@@ -77,8 +77,8 @@ def draw_keys(generator: torch.Generator) -> Tensor:
     return torch.empty(4, dtype=torch.int32).random_(-(2**31), 2**31, generator=generator)
 
 
-def counter_normals(pairs: int, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Two times ``pairs`` standard normals, as a pure function of the keys.
+def counter_normals(pairs: int, keys: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+    """Two times ``pairs`` standard normals from the index ``first`` on, by the keys alone.
 
     Example:
         >>> keys = draw_keys(torch.Generator().manual_seed(0))
@@ -88,7 +88,7 @@ def counter_normals(pairs: int, keys: Tensor) -> tuple[Tensor, Tensor]:
         >>> bool((first.square() + second.square()).mean().sub(2).abs() < 0.2)
         True
     """
-    index = torch.arange(pairs, dtype=torch.int32)
+    index = torch.arange(first, first + pairs, dtype=torch.int32, device=keys.device)
     return box_muller(*hashes(index, keys))
 
 

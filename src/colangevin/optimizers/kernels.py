@@ -29,23 +29,36 @@ def compile_kernel(body: Kernel, inputs: Sequence[Tensor]) -> Kernel:
         inputs: tensors to trace and to try it with; equal sizes stay equal.
     """
     # Imported here because it takes a second, which only those who fuse should wait.
-    import torch._inductor as inductor
     from torch.fx.experimental.proxy_tensor import make_fx
 
     graph = make_fx(body, tracing_mode="symbolic")(*inputs)
     symbols = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
-    kernel: Kernel = inductor.compile(graph, symbols, options=OPTIONS)
+    kernel = _inductor(graph, symbols)
+    kernel(*inputs)  # what does not run here is no kernel
+    return kernel
+
+
+def compile_static(body: Kernel, inputs: Sequence[Tensor]) -> Kernel:
+    """Compile ``body`` for the shapes and strides of ``inputs`` alone; it is not run."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return _inductor(make_fx(body)(*inputs), inputs)
+
+
+def _inductor(graph: Any, inputs: Sequence[Any]) -> Kernel:
+    import torch._inductor as inductor
+
+    kernel: Kernel = inductor.compile(graph, inputs, options=OPTIONS)
     # Inductor wraps its kernel to keep it from being compiled again; the wrapper costs more
     # than the call.
     bare: Kernel = getattr(kernel, "_torchdynamo_orig_callable", kernel)
-    bare(*inputs)  # what does not run here is no kernel
     return bare
 
 
-def announce(error: Exception, instead: str) -> None:
+def announce(error: Exception, instead: str, wish: str = "fused=True") -> None:
     """Warn that there is no compiler to work with."""
     warnings.warn(
-        f"fused=True, but the kernel could not be compiled ({type(error).__name__}: "
+        f"{wish}, but the kernel could not be compiled ({type(error).__name__}: "
         f"{str(error)[:200]}); {instead}",
         RuntimeWarning,
         stacklevel=3,

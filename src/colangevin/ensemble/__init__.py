@@ -1,0 +1,6 @@
+"""Many seeds as one batched computation."""
+
+from colangevin.ensemble.ensemble import Ensemble, Removal
+from colangevin.ensemble.fitting import History, fit
+
+__all__ = ["Ensemble", "History", "Removal", "fit"]

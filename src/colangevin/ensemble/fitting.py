@@ -1,0 +1,150 @@
+"""Training for many epochs: metrics, progress, checkpoints."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from colangevin import checks
+from colangevin.ensemble.step import Loss
+
+if TYPE_CHECKING:
+    from colangevin.ensemble.ensemble import Ensemble
+
+Metric: TypeAlias = "Callable[[Ensemble], Tensor]"
+LOSS = "loss"
+
+
+@dataclass
+class History:
+    """Metrics over time; ``history["loss"]`` is [times, seeds], NaN for removed members."""
+
+    epochs: list[int] = field(default_factory=list)
+    values: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return torch.stack(self.values[name])
+
+    def append(self, epoch: int, row: Mapping[str, Tensor]) -> None:
+        """Add what was measured after an epoch."""
+        self.epochs.append(epoch)
+        for name, values in row.items():
+            self.values.setdefault(name, []).append(values.double().cpu())
+
+
+def fit(
+    ensemble: Ensemble,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    epochs: int,
+    batch_size: int,
+    per_member: bool = False,
+    metrics: Mapping[str, Metric] | None = None,
+    every: int = 1,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool | Callable[[int], None] = False,
+) -> History:
+    """Train an ensemble until it has seen the data ``epochs`` times.
+
+    Args:
+        ensemble: the members.
+        loss: a function of one member's outputs and targets that returns a number.
+        inputs: the points [points, ...] of all members, or [members, points, ...].
+        targets: likewise.
+        epochs: epochs in all, those that the ensemble has made already included.
+        batch_size: points in a batch.
+        per_member: every member has its own data.
+        metrics: functions of the ensemble that return a number a member that is left.
+        every: epochs between two measurements and checkpoints.
+        checkpoint: a file; if it exists the training goes on from there.
+        progress: show a bar (needs rich), or call this with the epochs done.
+
+    Returns:
+        The training loss, averaged over the epochs since the last measurement, and the metrics.
+
+    Example:
+        >>> from torch import nn
+        >>> from colangevin import Ensemble
+        >>> ensemble = Ensemble(lambda: nn.Linear(1, 1), range(2), lr=0.1)
+        >>> points = torch.linspace(-1, 1, 10).unsqueeze(1)
+        >>> slope = {"slope": lambda e: torch.stack([e.member(i).weight[0, 0] for i in range(2)])}
+        >>> history = ensemble.fit(
+        ...     nn.functional.mse_loss, points, 3 * points, epochs=40, batch_size=5, every=20,
+        ...     metrics=slope,
+        ... )
+        >>> history.epochs, bool((history["slope"][-1] - 3).abs().max() < 0.1)
+        ([20, 40], True)
+    """
+    checks.count("epochs", epochs)
+    checks.count("every", every)
+    history = History()
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and path.exists():
+        history = load(ensemble, path)
+    with _bar(progress, epochs) as report:
+        since: list[Tensor] = []
+        while ensemble.epochs < epochs and ensemble.active:
+            sizes = {"batch_size": batch_size, "per_member": per_member}
+            since.append(ensemble.epoch(loss, inputs, targets, **sizes))  # type: ignore[arg-type]
+            report(ensemble.epochs)
+            if ensemble.epochs % every and ensemble.epochs < epochs and ensemble.active:
+                continue
+            row = {LOSS: torch.stack(since).mean(dim=0)}
+            for name, metric in (metrics or {}).items():
+                row[name] = _widen(ensemble, metric(ensemble))
+            history.append(ensemble.epochs, row)
+            since = []
+            if path is not None:
+                save(ensemble, history, path)
+    return history
+
+
+def _widen(ensemble: Ensemble, values: Tensor) -> Tensor:
+    """From the members that are left to all."""
+    wide = torch.full((len(ensemble.seeds),), math.nan, dtype=torch.float64)
+    wide[ensemble.active] = values.detach().double().cpu()
+    return wide
+
+
+def save(ensemble: Ensemble, history: History, path: Path) -> None:
+    """Write a checkpoint in such a way that there is always a whole one."""
+    temporary = path.with_name(path.name + ".part")
+    saved = {
+        "ensemble": ensemble.state_dict(),
+        "epochs": history.epochs,
+        "values": {name: torch.stack(values) for name, values in history.values.items()},
+    }
+    torch.save(saved, temporary)
+    os.replace(temporary, path)
+
+
+def load(ensemble: Ensemble, path: Path) -> History:
+    """Read a checkpoint into an ensemble and return its history."""
+    saved: dict[str, Any] = torch.load(path, weights_only=True)
+    ensemble.load_state_dict(saved["ensemble"])
+    values = {name: list(tensor) for name, tensor in saved["values"].items()}
+    return History(saved["epochs"], values)
+
+
+@contextmanager
+def _bar(progress: bool | Callable[[int], None], epochs: int) -> Iterator[Callable[[int], None]]:
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield lambda done: None
+    else:
+        from rich.progress import Progress
+
+        with Progress() as bar:
+            task = bar.add_task("epochs", total=epochs)
+            yield lambda done: bar.update(task, completed=done)

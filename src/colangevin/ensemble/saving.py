@@ -1,0 +1,80 @@
+"""Saving and loading an ensemble."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from colangevin.constraints import State
+from colangevin.ensemble.numbers import OPTIONS as NUMBERS
+from colangevin.ensemble.step import Cell, Store
+
+if TYPE_CHECKING:
+    from colangevin.ensemble.ensemble import Ensemble
+
+OPTIONS = (*NUMBERS, "scheme", "delayed_gradient")
+"""What ``Ensemble.set`` takes."""
+
+
+def residual(cell: Cell, store: Store) -> Tensor:
+    """The largest violation of a parameter in each member."""
+    worst = []
+    for row, position in enumerate(store.position[cell.name]):
+        constraint = cell.constraint
+        if cell.constants.shape[1]:
+            constraint = constraint.with_numbers(cell.constants[row].unbind())
+        flat = position if constraint.elementwise else constraint.to_batch(position)
+        slack = store.slack.get(cell.name)
+        found = constraint.residual(State(flat, slack=None if slack is None else slack[row]))
+        worst.append(found.abs().max())
+    return torch.stack(worst)
+
+
+def pack(ensemble: Ensemble) -> dict[str, Any]:
+    """Copies of all tensors, and plain values."""
+    parts = ensemble._store.parts()
+    return {
+        "seeds": list(ensemble.seeds),
+        "active": list(ensemble.active),
+        "removed": [tuple(removal) for removal in ensemble.removed],
+        "steps": ensemble.steps,
+        "epochs": ensemble.epochs,
+        "random_state": ensemble._stepper.random_state.clone(),
+        "store": {part: {n: t.clone() for n, t in named.items()} for part, named in parts.items()},
+        "coupled": [coupled.state_dict() for coupled in ensemble._coupled],
+    }
+
+
+def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
+    """Check everything, then take it over."""
+    from colangevin.ensemble.ensemble import Removal
+
+    if state["seeds"] != ensemble.seeds:
+        raise ValueError(f"the state is of the seeds {state['seeds']}, not {ensemble.seeds}")
+    if len(ensemble.removed) > len(state["removed"]):
+        raise ValueError("members were removed that the state has: load it into a new ensemble")
+    rows = [ensemble.active.index(i) for i in state["active"]]
+    parts = ensemble._store.parts()
+    for part, named in parts.items():
+        saved = state["store"][part]
+        if {n: t.shape[1:] for n, t in saved.items()} != {n: t.shape[1:] for n, t in named.items()}:
+            raise ValueError(
+                f"the state's {part} has other names or shapes: {sorted(saved)} instead of "
+                f"{sorted(named)}"
+            )
+    if len(rows) < len(ensemble.active):
+        keep = torch.zeros(len(ensemble.active), dtype=torch.bool)
+        keep[rows] = True
+        ensemble.active = list(state["active"])
+        ensemble._select(keep)
+    with torch.no_grad():
+        for part, named in ensemble._store.parts().items():
+            for name, tensor in named.items():
+                tensor.copy_(state["store"][part][name])
+    for coupled, saved in zip(ensemble._coupled, state["coupled"], strict=True):
+        coupled.load_state_dict(saved)
+    ensemble.removed = [Removal(*removal) for removal in state["removed"]]
+    ensemble.steps, ensemble.epochs = state["steps"], state["epochs"]
+    ensemble._stepper.random_state = state["random_state"].clone()

@@ -127,7 +127,7 @@ class Ensemble:
                 self._add_cell(name, [own or constraint for own in owns])
 
     def _add_cell(self, name: str, owns: Sequence[Any]) -> None:
-        position = self._store.position[name]
+        position = self._store.position[name] = members.aligned(self._store.position[name])
         if any(type(own) is not type(owns[0]) for own in owns):
             raise ValueError(f"the members' constraints of {name} must be of one kind")
         constraint = owns[0].bind([position.shape[1:]])
@@ -138,7 +138,7 @@ class Ensemble:
         flat = [p if constraint.elementwise else constraint.to_batch(p) for p in position]
         slacks = [own.lift(part) for own, part in zip(owns, flat, strict=True)]
         if slacks[0] is not None:
-            self._store.slack[name] = torch.stack(slacks)
+            self._store.slack[name] = members.aligned(torch.stack(slacks))
 
     # --- settings -------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class Ensemble:
     def _select(self, keep: Tensor) -> None:
         for part in (*self._store.parts().values(), self._frozen):
             for name, tensor in part.items():
-                part[name] = tensor[keep.to(tensor.device)].contiguous()
+                part[name] = members.aligned(tensor[keep.to(tensor.device)])
         self._cells = [
             cell.__class__(cell.name, cell.constraint, cell.constants[keep.to(cell.constants.device)])
             for cell in self._cells

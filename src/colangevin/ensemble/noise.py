@@ -8,41 +8,51 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from colangevin.constraints import State
+from colangevin.integrators.dynamics import Action, OverdampedBy
 from colangevin.optimizers.counter import counter_normals
 
 
 class MemberNoise:
     """Draws one member's normals; under ``vmap``, all members' at once.
 
+    All that a step needs is drawn together: the formula is long, and to compile it once a
+    parameter would take a minute.
+
     Args:
         keys: the member's keys in this step.
-        first: index of the first number; later draws go on from it.
+        size: how many normals the step needs.
     """
 
-    def __init__(self, keys: Tensor, first: int = 0) -> None:
-        self._keys = keys
-        self.used = first
-        self._second: list[Tensor] = []
+    def __init__(self, keys: Tensor, size: int) -> None:
+        self._rest = torch.cat(counter_normals((size + 1) // 2, keys)) if size else keys[:0]
 
     def draw(self, like: Tensor) -> Tensor:
-        """Normals of the shape of ``like``; every pair serves two halves of the tensor."""
+        """The next normals, in the shape of ``like``."""
         size = like.numel()
-        first, second = self._pairs((size + 1) // 2)
-        return torch.cat([first, second])[:size].reshape(like.shape).to(like.dtype)
+        drawn, self._rest = self._rest[:size].to(like.dtype), self._rest[size:]
+        if like.dim() == 2 and like.stride(0) < like.stride(1):
+            return drawn.reshape(like.mT.shape).mT  # in the order of memory
+        return drawn.reshape(like.shape)
 
-    def draw_paired(self, like: Tensor) -> Tensor:
-        """The same where two tensors of one shape are drawn: every pair serves both."""
-        if self._second:
-            drawn = self._second.pop()
-        else:
-            drawn, second = self._pairs(like.numel())
-            self._second.append(second)
-        return drawn.reshape(like.shape).to(like.dtype)
 
-    def _pairs(self, count: int) -> tuple[Tensor, Tensor]:
-        pairs = counter_normals(count, self._keys, self.used)
-        self.used += count
-        return pairs
+def needed(state: State, elementwise: bool, actions: Sequence[Action]) -> int:
+    """How many normals the actions will ask for.
+
+    Example:
+        >>> state = State(torch.zeros(3), slack=torch.zeros(3))
+        >>> needed(state, True, [OverdampedBy(0.1, 0.1)])
+        6
+    """
+    count = 0
+    for action in actions:
+        if getattr(action, "scale", None) is None:
+            continue
+        count += state.position.numel()
+        # A Langevin step on elementwise geometries needs one normal a degree of freedom.
+        if state.slack is not None and (isinstance(action, OverdampedBy) or not elementwise):
+            count += state.slack.numel()
+    return count
 
 
 class BatchNoise:

@@ -17,9 +17,9 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.utils import _pytree as pytree
 
 from colangevin.constraints import Constraint, State
-from colangevin.ensemble.noise import MemberNoise
+from colangevin.ensemble.noise import MemberNoise, needed
 from colangevin.ensemble.numbers import Moves
-from colangevin.integrators.dynamics import OverdampedBy, advance
+from colangevin.integrators.dynamics import advance
 from colangevin.optimizers.kernels import compile_static
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
@@ -91,41 +91,23 @@ def member_step(
         )
         changed: dict[str, Tensors] = {name: {} for name in parts}
         changed["buffers"] = {name: buffers[name] for name in parts["buffers"]}
-        noise = MemberNoise(keys)
+        decay, *values = numbers.unbind()
+        actions = moves.actions(values)
+        states = {cell.name: _read(cell, parts) for cell in cells}
+        sizes = [needed(states[c.name], c.constraint.elementwise, actions) for c in cells]
+        noise = MemberNoise(keys, sum(sizes))
         for cell in cells:
-            state = _read(cell, parts)
-            gradient = gradients.pop(cell.name)
-            new = _advance(cell, state, gradient, moves, constants, numbers, noise)
+            state, constraint = states[cell.name], cell.constraint
+            if cell.name in constants:
+                constraint = constraint.with_numbers(constants[cell.name].unbind())
+            force = _batch(constraint, gradients.pop(cell.name))
+            if moves.decays:
+                force = force + decay * state.position
+            new = advance(constraint, state, force, actions, noise.draw)
             _write(cell, changed, new, position[cell.name].shape)
         return changed, gradients, value.detach()
 
     return step
-
-
-def _advance(
-    cell: Cell,
-    state: State,
-    gradient: Tensor,
-    moves: Moves,
-    constants: Tensors,
-    numbers: Tensor,
-    noise: MemberNoise,
-) -> State:
-    constraint = cell.constraint
-    if cell.name in constants:
-        constraint = constraint.with_numbers(constants[cell.name].unbind())
-    force = _batch(constraint, gradient)
-    decay, *values = numbers.unbind()
-    if moves.decays:
-        force = force + decay * state.position
-    actions = moves.actions(values)
-    elementwise_pair = (
-        state.slack is not None
-        and constraint.elementwise
-        and any(isinstance(action, OverdampedBy) for action in actions)
-    )
-    draw = noise.draw_paired if elementwise_pair else noise.draw
-    return advance(constraint, state, force, actions, draw)
 
 
 def _batch(constraint: Constraint, tensor: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 
 Kernel: TypeAlias = Callable[..., Any]
@@ -17,6 +18,9 @@ OPTIONS = {
 }
 """Multiply and add in one instruction; as many threads as torch has when it is called; no checks
 of sizes that the caller has made."""
+
+FEW = 4
+"""Terms of a sum of outer products up to which it is written out."""
 
 
 def compile_kernel(body: Kernel, inputs: Sequence[Tensor]) -> Kernel:
@@ -42,7 +46,27 @@ def compile_static(body: Kernel, inputs: Sequence[Tensor]) -> Kernel:
     """Compile ``body`` for the shapes and strides of ``inputs`` alone; it is not run."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    return _inductor(make_fx(body)(*inputs), inputs)
+    small = {torch.ops.aten.bmm.default: small_products}
+    return _inductor(make_fx(body, decomposition_table=small)(*inputs), inputs)
+
+
+def small_products(x: Tensor, y: Tensor) -> Tensor:
+    """A batch of matrix products, as sums of outer products where those are few.
+
+    A library call for each tiny product costs more than the product, and cannot be fused.
+
+    Example:
+        >>> x, y = torch.randn(3, 4, 2), torch.randn(3, 2, 5)
+        >>> bool((small_products(x, y) - x @ y).abs().max() < 1e-5)
+        True
+    """
+    if x.shape[2] > FEW or x.device.type != "cpu":
+        return NotImplemented  # type: ignore[no-any-return]
+    columns, rows = x.unbind(dim=2), y.unbind(dim=1)
+    total = columns[0].unsqueeze(2) * rows[0].unsqueeze(1)
+    for column, row in zip(columns[1:], rows[1:], strict=True):
+        total = total + column.unsqueeze(2) * row.unsqueeze(1)
+    return total
 
 
 def _inductor(graph: Any, inputs: Sequence[Any]) -> Kernel:

@@ -104,7 +104,7 @@ def _train_with_progress(
         names = [", ".join(method.name for method in share) for _, share in tasks]
         bars = [progress.add_task(name, total=settings.epochs) for name in names]
 
-        def report(index: int, epoch: int) -> bool:
+        def report(index: int, epoch: float) -> bool:
             if index >= 0:
                 progress.update(bars[index], completed=epoch)
             return not interrupted()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import platform
 import time
@@ -18,7 +17,7 @@ import torch
 import colangevin
 from colangevin.errors import RecordError
 from colangevin.experiments.experiment import Job
-from colangevin.experiments.records import Record, write_text
+from colangevin.experiments.records import Record, replacing, write_text
 from colangevin.experiments.values import pack, plain, unpack
 
 __all__ = ["Log", "pack", "unpack", "versions"]
@@ -107,12 +106,8 @@ class Log:
             state: tensors and plain values, nested in dicts, lists and tuples.
         """
         record = self.record
-        partial = self.checkpoint.with_name(f".{self.checkpoint.name}.{os.getpid()}.part")
-        with partial.open("wb") as file:
+        with replacing(self.checkpoint) as file:
             torch.save({"record": record.to_json(), "state": state}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.checkpoint)
         write_text(self._path, record.to_json())
 
     def load(self) -> dict[str, Any] | None:

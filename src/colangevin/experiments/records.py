@@ -6,9 +6,10 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from colangevin.errors import RecordError
 
@@ -234,6 +235,26 @@ def mean_std(values: Iterable[float]) -> tuple[float, float, int]:
     return mean, math.sqrt(variance), len(finite)
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that takes the place of ``path`` once all of it is on the disk.
+
+    Raises:
+        OSError: if the place cannot be written; it names the path.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise OSError(f"cannot write to {path}: {error.strerror or error}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all, whatever happens on the way.
 
@@ -244,12 +265,8 @@ def write_text(path: Path, text: str) -> None:
         ...     [path.name for path in Path(folder).iterdir()]
         ['a.txt']
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def read_record(path: Path) -> Record:

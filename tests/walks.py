@@ -6,9 +6,11 @@ experiment among the others.
 
 from __future__ import annotations
 
+import importlib
 import os
-import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -95,10 +97,26 @@ WALKS = Experiment(
 )
 
 
-if __name__ == "__main__":
-    import walks
+@contextmanager
+def alone() -> Iterator[dict[str, Experiment]]:
+    """Make this the only experiment that there is; yields the registry, to add more."""
+    before = dict(registry.EXPERIMENTS)
+    registry.EXPERIMENTS.clear()
+    registry.EXPERIMENTS[NAME] = WALKS
+    try:
+        yield registry.EXPERIMENTS
+    finally:
+        registry.EXPERIMENTS.clear()
+        registry.EXPERIMENTS.update(before)
 
+
+def main() -> None:
+    """Run ``cola``; a module of this name has the experiment, __main__ cannot be imported."""
     from colangevin.cli.main import run as run_program
 
-    registry.EXPERIMENTS[NAME] = walks.WALKS
-    sys.exit(run_program())
+    registry.EXPERIMENTS[NAME] = importlib.import_module(NAME).WALKS
+    run_program()
+
+
+if __name__ == "__main__":
+    main()

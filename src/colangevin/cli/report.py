@@ -12,8 +12,8 @@ from colangevin.cli.complaint import BAD_ARGUMENT, complain
 from colangevin.experiments.html_report import html_report
 from colangevin.experiments.page import page as markdown_page
 from colangevin.experiments.page import verdict_counts
-from colangevin.experiments.records import write_text
 from colangevin.experiments.results import Results, headline, read_results, write_files
+from colangevin.experiments.writing import write_text
 
 
 def run_report(directory: Path, page: Path | None) -> int:

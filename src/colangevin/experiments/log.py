@@ -17,8 +17,9 @@ import torch
 import colangevin
 from colangevin.errors import RecordError
 from colangevin.experiments.experiment import Job
-from colangevin.experiments.records import Record, replacing, write_text
+from colangevin.experiments.records import Record
 from colangevin.experiments.values import pack, plain, unpack
+from colangevin.experiments.writing import replacing, write_text
 
 __all__ = ["Log", "pack", "unpack", "versions"]
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from colangevin.errors import RecordError
 
@@ -235,40 +233,6 @@ def mean_std(values: Iterable[float]) -> tuple[float, float, int]:
     return mean, math.sqrt(variance), len(finite)
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes the place of ``path`` once all of it is on the disk.
-
-    Raises:
-        OSError: if the place cannot be written; it names the path.
-    """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise OSError(f"cannot write to {path}: {error.strerror or error}") from None
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all, whatever happens on the way.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_text(Path(folder, "a.txt"), "whole")
-        ...     [path.name for path in Path(folder).iterdir()]
-        ['a.txt']
-    """
-    with replacing(path) as file:
-        file.write(text.encode())
-
-
 def read_record(path: Path) -> Record:
     """Read the record of one job.
 
@@ -296,7 +260,8 @@ def read_records(directory: Path) -> Records:
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_text(Path(folder, "sgd.json"), Record("spiral", "sgd", 0, {}).to_json())
+        ...     text = Record("spiral", "sgd", 0, {}).to_json()
+        ...     _ = Path(folder, "sgd.json").write_text(text)
         ...     list(read_records(Path(folder)))
         ['sgd']
     """

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from colangevin.errors import RecordError
 from colangevin.experiments.experiment import Claim, Experiment, Table
-from colangevin.experiments.records import Records, read_records, write_text
+from colangevin.experiments.records import Records, read_records
 from colangevin.experiments.registry import EXPERIMENTS, find
+from colangevin.experiments.writing import replacing, write_text
 
 DPI = 120
 
@@ -107,7 +108,9 @@ def write_files(results: Results, directory: Path) -> tuple[list[Path], Path]:
     figures = results.experiment.figures(results.done) if results.done else {}
     for name, figure in figures.items():
         pictures.append(directory / f"{name}.png")
-        figure.savefig(pictures[-1], dpi=DPI, facecolor="white", metadata={"Software": None})
+        with replacing(pictures[-1]) as file:
+            about = {"Software": None}  # the same picture again has the same bytes
+            figure.savefig(file, format="png", dpi=DPI, facecolor="white", metadata=about)
     table = directory / "table.md"
     write_text(table, markdown_table(results.table.columns, results.table.rows))
     return pictures, table

@@ -20,6 +20,7 @@ from colangevin.experiments.experiment import Experiment, Job
 from colangevin.experiments.log import Log, plain_settings, read_checkpoint
 from colangevin.experiments.records import Record, Records, read_record, read_records
 from colangevin.experiments.workers import KeepGoing, processors, run_queue
+from colangevin.experiments.writing import sweep
 
 SEEDS = 2**30
 """How many seeds there are: torch's generators use 32 bits, and a seed is for several streams."""
@@ -121,6 +122,7 @@ def run(plan: Plan, progress: Progress = lambda job, done: True) -> bool:
         return progress(tasks[index].job.name if index >= 0 else "", done)
 
     with _locked(plan.directory):
+        sweep(plan.directory)
         results = run_queue(_work, tasks, report, plan.processes)
     return len(results) == len(tasks) and all(results.values())
 

@@ -70,7 +70,7 @@ class Log:
         self.job = job
         self.directory = directory
         self.data = data
-        self.checkpoint = directory / f"{job.name}.checkpoint.pt"
+        self.checkpoint = checkpoint_path(directory, job.name)
         self._path = directory / f"{job.name}.json"
         self._order = order
         self._progress = progress
@@ -155,6 +155,16 @@ class Log:
         self._record = replace(record, started=started, versions=found)
         self._history = {key: list(column) for key, column in record.history.items()}
         self._clock = time.perf_counter()
+
+
+def checkpoint_path(directory: Path, job: str) -> Path:
+    """Where the checkpoint of a job is.
+
+    Example:
+        >>> checkpoint_path(Path("out"), "sgd").name
+        'sgd.checkpoint.pt'
+    """
+    return directory / f"{job}.checkpoint.pt"
 
 
 def plain_settings(job: Job) -> dict[str, Any]:

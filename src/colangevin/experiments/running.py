@@ -17,7 +17,7 @@ from colangevin import checks
 from colangevin.errors import RecordError
 from colangevin.experiments import datasets
 from colangevin.experiments.experiment import Experiment, Job
-from colangevin.experiments.log import Log, plain_settings, read_checkpoint
+from colangevin.experiments.log import Log, checkpoint_path, plain_settings, read_checkpoint
 from colangevin.experiments.records import Record, Records, read_record, read_records
 from colangevin.experiments.workers import KeepGoing, processors, run_queue
 from colangevin.experiments.writing import sweep
@@ -115,15 +115,16 @@ def run(plan: Plan, progress: Progress = lambda job, done: True) -> bool:
         for order, job in enumerate(plan.jobs)
         if job.name in plan.todo
     ]
-    if not tasks:
-        return True
 
     def report(index: int, done: float) -> bool:
         return progress(tasks[index].job.name if index >= 0 else "", done)
 
     with _locked(plan.directory):
         sweep(plan.directory)
-        results = run_queue(_work, tasks, report, plan.processes)
+        for job in plan.jobs:
+            if job.name not in plan.todo:  # killed between the last record and this
+                checkpoint_path(plan.directory, job.name).unlink(missing_ok=True)
+        results = run_queue(_work, tasks, report, plan.processes) if tasks else {}
     return len(results) == len(tasks) and all(results.values())
 
 
@@ -172,7 +173,7 @@ class _Task:
 
 def _work(task: _Task, keep_going: KeepGoing) -> bool:
     """Do one job; return whether it is complete."""
-    checkpoint = task.directory / f"{task.job.name}.checkpoint.pt"
+    checkpoint = checkpoint_path(task.directory, task.job.name)
     threads = task.threads
     if checkpoint.exists():  # another number of threads would change the last digits
         threads = int(read_checkpoint(checkpoint)[0].versions.get("threads", threads))

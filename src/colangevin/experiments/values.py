@@ -65,7 +65,8 @@ def unpack(text: str) -> Tensor:
     try:
         sizes = [int(size) for size in shape.split("x") if size]
         data = bytearray(zlib.decompress(base64.b64decode(body, validate=True)))
-        flat = torch.frombuffer(data, dtype={"uint8": torch.uint8, "float16": torch.float16}[kind])
+        dtype = {"uint8": torch.uint8, "float16": torch.float16}[kind]
+        flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
         return flat.reshape(sizes)
     except (KeyError, ValueError, RuntimeError, zlib.error) as error:
         raise ValueError(f"not a packed tensor: {error}") from error

@@ -19,6 +19,10 @@ class DataError(ColangevinError, ValueError):
     """A data file is missing, truncated or damaged."""
 
 
+class RecordError(ColangevinError, ValueError):
+    """A record of an experiment is damaged, or belongs to a run with other settings."""
+
+
 class ProjectionWarning(UserWarning):
     """A projection did not converge and the polar factor was used in its place."""
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from colangevin.cli.demo import _interrupt_flag
+from colangevin.cli.interrupt import interrupt_flag
 from colangevin.cli.main import app
 from colangevin.experiments.demo import METHODS, Settings
 
@@ -120,7 +120,7 @@ def test_first_ctrl_c_raises_a_flag_and_the_second_interrupts():
     # A process that was started in the background ignores Ctrl-C from the start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with _interrupt_flag() as interrupted:
+        with interrupt_flag() as interrupted:
             assert not interrupted()
             signal.raise_signal(signal.SIGINT)
             assert interrupted()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
-import signal
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich import box
@@ -17,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from colangevin import checks
+from colangevin.cli.interrupt import interrupt_flag
 from colangevin.experiments.demo import (
     PAPER_EPOCHS,
     Settings,
@@ -52,7 +50,7 @@ def run_demo(seed: int, epochs: int | None, out: Path, jobs: int | None) -> int:
     except (OSError, ValueError) as error:
         Console(stderr=True).print(f"cola demo: {error}", soft_wrap=True, markup=False)
         return BAD_ARGUMENT
-    with _interrupt_flag() as interrupted:
+    with interrupt_flag() as interrupted:
         console.print(
             f"Two-turn spiral, {settings.train_points} training and {settings.test_points} test "
             f"points, {settings.hidden}-node network.\n"
@@ -104,32 +102,13 @@ def _train_with_progress(
         names = [", ".join(method.name for method in share) for _, share in tasks]
         bars = [progress.add_task(name, total=settings.epochs) for name in names]
 
-        def report(index: int, epoch: int) -> bool:
+        def report(index: int, epoch: float) -> bool:
             if index >= 0:
                 progress.update(bars[index], completed=epoch)
             return not interrupted()
 
         parts = run_all(train_share, tasks, report)
     return [result for part in parts for result in part]
-
-
-@contextmanager
-def _interrupt_flag() -> Iterator[Callable[[], bool]]:
-    """Let the first Ctrl-C ask for an end between two epochs; a second one ends at once."""
-    flag = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield flag.is_set  # signals reach only the main thread
-        return
-
-    def handle(number: int, frame: object) -> None:
-        flag.set()
-        signal.signal(signal.SIGINT, previous)
-
-    previous = signal.signal(signal.SIGINT, handle)
-    try:
-        yield flag.is_set
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _row(result: Result) -> tuple[str, ...]:

@@ -83,6 +83,57 @@ def bench(
     )
 
 
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="An experiment, or list to see what there is.")],
+    scale: Annotated[str, typer.Option(help="smoke, laptop or full.")] = "laptop",
+    runs: Annotated[
+        int | None, typer.Option(help="Runs of each method (default: the scale's number).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of data, weights, batches and noise.")] = 0,
+    data: Annotated[
+        Path | None, typer.Option(help="Data directory (default: COLA_DATA, then the cache).")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Records go to OUT/NAME.")] = Path("out"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the records that are there.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes to use (default: one a processor).")
+    ] = None,
+) -> None:
+    """Run an experiment of the paper; it can be stopped at any time and resumed."""
+    from colangevin.cli.reproduce import run_reproduce
+
+    raise typer.Exit(
+        run_reproduce(
+            name=name,
+            scale=scale,
+            runs=runs,
+            seed=seed,
+            data=data,
+            out=out,
+            resume=resume,
+            jobs=jobs,
+        )
+    )
+
+
+@app.command()
+def report(
+    directory: Annotated[
+        Path, typer.Argument(help="An experiment's records, or a directory of several.")
+    ],
+    page: Annotated[
+        Path | None, typer.Option(help="Also write a page in Markdown with all experiments.")
+    ] = None,
+) -> None:
+    """Draw figures, tables and one HTML report from the records of experiments."""
+    from colangevin.cli.report import run_report
+
+    raise typer.Exit(run_report(directory=directory, page=page))
+
+
 def run() -> None:
     """Run the program with the arguments of the process."""
     app(prog_name="cola")

@@ -7,22 +7,29 @@ import os
 import pickle
 import signal
 import sys
+import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeAlias, TypeVar
 
+from colangevin.errors import ColangevinError
+
 T = TypeVar("T")
 R = TypeVar("R")
 
-KeepGoing: TypeAlias = Callable[[int], bool]
+KeepGoing: TypeAlias = Callable[[float], bool]
 """Told how much is done; returns whether to go on."""
 
-Report: TypeAlias = Callable[[int, int], bool]
+Report: TypeAlias = Callable[[int, float], bool]
 """Told which task has done how much; returns whether to go on."""
 
 POLL_SECONDS = 0.1
+
+STOP = b"stop"
+DONE, RESULT, ERROR = "done", "result", "error"
 
 
 def processors() -> int:
@@ -60,22 +67,66 @@ def run_all(work: Callable[[T, KeepGoing], R], tasks: Sequence[T], report: Repor
         >>> run_all(lambda task, keep_going: task * 2, [21], lambda index, done: True)
         [42]
     """
-    if len(tasks) == 1:
-        return [work(tasks[0], lambda done: report(0, done))]
+    results = run_queue(work, tasks, report, len(tasks))
+    return [results[index] for index in range(len(tasks))]
+
+
+def run_queue(
+    work: Callable[[T, KeepGoing], R], tasks: Sequence[T], report: Report, processes: int
+) -> dict[int, R]:
+    """Do tasks in turn, ``processes`` of them at once; with one process, in the calling one.
+
+    Args:
+        work: As for :func:`run_all`.
+        tasks: The arguments.
+        report: As for :func:`run_all`. Once it returns False, tasks that are at work end early
+            and the others are not begun.
+        processes: How many to start at most.
+
+    Returns:
+        The results by index, of the tasks that were begun.
+
+    Raises:
+        RuntimeError: if a process ended without a result. Whatever a task raises is raised here.
+            Either way, the tasks that are at work end early first.
+
+    Example:
+        >>> run_queue(lambda task, keep_going: task * 2, [21, 34], lambda index, done: True, 1)
+        {0: 42, 1: 68}
+    """
+    if processes == 1 or len(tasks) == 1:
+        return _in_turn(work, tasks, report)
     with _interrupts_blocked():
-        links = [_start(pickle.dumps((work, task))) for task in tasks]
+        links = [_start() for _ in range(min(processes, len(tasks)))]
     try:
-        return _collect(links, report)
+        queue = _Queue([pickle.dumps((work, task)) for task in tasks], links)
+        return queue.run(report)
     finally:
         for link in links:
             link.close()  # a process that is still at work ends with its next message
 
 
-def _start(payload: bytes) -> Connection:
-    """Start a process for one task and return this end of the pipe to it."""
+def _in_turn(work: Callable[[T, KeepGoing], R], tasks: Sequence[T], report: Report) -> dict[int, R]:
+    results: dict[int, R] = {}
+    going = True
+
+    def keep_going(done: float) -> bool:
+        nonlocal going
+        going = report(len(results), done) and going
+        return going
+
+    for task in tasks:
+        if results and not (going and report(-1, 0)):
+            break
+        results[len(results)] = work(task, keep_going)
+    return results
+
+
+def _start() -> Connection:
+    """Start a process and return this end of the pipe to it."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    context.Process(target=_serve, args=(payload, there), daemon=True).start()
+    context.Process(target=_serve, args=(there,), daemon=True).start()
     there.close()
     return here
 
@@ -98,53 +149,111 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-def _collect(links: list[Connection], report: Report) -> list[Any]:
-    results: dict[int, Any] = {}
-    stopping = False
-    while len(results) < len(links):
-        open_links = [link for index, link in enumerate(links) if index not in results]
-        ready = wait(open_links, timeout=POLL_SECONDS)
-        going = report(-1, 0) if not ready else True
-        for link in ready:
-            index = links.index(link)  # type: ignore[arg-type]
-            done, result = _receive(links[index])
-            if done is None:
-                results[index] = result
-            else:
-                going = report(index, done) and going
-        if not going and not stopping:
-            stopping = True
-            for link in open_links:
-                _ask_to_stop(link)
-    return [results[index] for index in range(len(links))]
+class _Queue:
+    """The tasks, shared out over processes as these become free."""
+
+    def __init__(self, payloads: Sequence[bytes], links: Sequence[Connection]) -> None:
+        self._waiting = deque(enumerate(payloads))
+        self._idle = list(links)
+        self._busy: dict[Connection, int] = {}
+        self._results: dict[int, Any] = {}
+        self._failure: BaseException | None = None
+        self._going = True
+
+    def run(self, report: Report) -> dict[int, Any]:
+        self._hand_out()
+        while self._busy:
+            ready = wait(list(self._busy), timeout=POLL_SECONDS)
+            going = report(-1, 0) if not ready else True
+            for link in ready:
+                going = self._take(link, report) and going  # type: ignore[arg-type]
+            if not going and self._going:
+                self._going = False
+                for link in self._busy:
+                    _ask_to_stop(link)
+            self._hand_out()
+        if self._failure is not None:
+            raise self._failure
+        return self._results
+
+    def _hand_out(self) -> None:
+        while self._going and self._waiting and self._idle:
+            link = self._idle.pop()
+            index, payload = self._waiting.popleft()
+            with suppress(OSError):  # it may have just ended: that shows when it is read
+                link.send_bytes(payload)
+            self._busy[link] = index
+
+    def _take(self, link: Connection, report: Report) -> bool:
+        """Read one message of a process; return whether to go on."""
+        kind, content = _receive(link)
+        if kind == DONE:
+            return report(self._busy[link], content)
+        index = self._busy.pop(link)
+        if kind == ERROR:
+            self._failure = self._failure or content
+            return False
+        self._results[index] = content
+        self._idle.append(link)
+        return True
 
 
-def _receive(link: Connection) -> tuple[int | None, Any]:
-    """Read (how much is done, None), or (None, the result).
+def _receive(link: Connection) -> tuple[str, Any]:
+    """Read how much is done, a result, or an error.
 
     Plain bytes: torch would send tensors through shared memory, which is gone when the process
     that made it ends.
     """
     try:
-        message: tuple[int | None, Any] = pickle.loads(link.recv_bytes())
+        message: tuple[str, Any] = pickle.loads(link.recv_bytes())
     except (EOFError, OSError):
-        raise RuntimeError("a worker process ended without a result") from None
+        return ERROR, RuntimeError("a worker process ended without a result")
     return message
 
 
 def _ask_to_stop(link: Connection) -> None:
     with suppress(OSError):  # it may have just ended by itself
-        link.send_bytes(b"stop")
+        link.send_bytes(STOP)
 
 
-def _serve(payload: bytes, link: Connection) -> None:
-    """Run one task in a process of its own."""
+class _Alone(BaseException):
+    """The process that started this one is gone: nobody waits for a result."""
+
+
+def _serve(link: Connection) -> None:
+    """Do tasks in a process of its own, until the pipe is closed or it is asked to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where no mask is inherited
 
-    def keep_going(done: int) -> bool:
-        link.send_bytes(pickle.dumps((done, None)))
+    def send(kind: str, content: Any) -> None:
+        try:
+            link.send_bytes(pickle.dumps((kind, content)))
+        except OSError:
+            raise _Alone from None
+
+    def keep_going(done: float) -> bool:
+        send(DONE, done)
         return not link.poll()
 
-    work, task = pickle.loads(payload)
-    with suppress(BrokenPipeError):  # the first process may be gone: nobody waits for the result
-        link.send_bytes(pickle.dumps((None, work(task, keep_going))))
+    with suppress(_Alone, EOFError, ConnectionError):
+        while (message := link.recv_bytes()) != STOP:
+            send(*_outcome(message, keep_going))
+
+
+def _outcome(message: bytes, keep_going: KeepGoing) -> tuple[str, Any]:
+    try:
+        work, task = pickle.loads(message)
+        return RESULT, work(task, keep_going)
+    except Exception as error:
+        error.__cause__ = None
+        return ERROR, _portable(error)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself if it can be sent, else one with its text."""
+    if not isinstance(error, ColangevinError):  # those say by themselves what is wrong
+        traceback.print_exc()
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

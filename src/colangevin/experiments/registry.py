@@ -1,0 +1,27 @@
+"""The experiments by name, in the order of the paper."""
+
+from __future__ import annotations
+
+from colangevin.experiments.experiment import Experiment
+
+_ALL: tuple[Experiment, ...] = ()
+
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
+
+
+def find(name: str) -> Experiment:
+    """Return the experiment of a name.
+
+    Raises:
+        ValueError: if there is none.
+
+    Example:
+        >>> find("speech")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: unknown experiment 'speech'; there are ...
+    """
+    if name not in EXPERIMENTS:
+        known = ", ".join(EXPERIMENTS) or "none"
+        raise ValueError(f"unknown experiment {name!r}; there are {known}")
+    return EXPERIMENTS[name]

@@ -1,0 +1,183 @@
+"""What records say: an experiment's table, claims and figures, from its records alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from colangevin.errors import RecordError
+from colangevin.experiments.experiment import Claim, Experiment, Table
+from colangevin.experiments.records import Records, read_records
+from colangevin.experiments.registry import EXPERIMENTS, find
+from colangevin.experiments.writing import replacing, write_text
+
+DPI = 120
+
+
+@dataclass(frozen=True)
+class Results:
+    """An experiment and the records of a run of it."""
+
+    experiment: Experiment
+    records: Records
+
+    @cached_property
+    def done(self) -> Records:
+        """The records of complete jobs: what table, claims and figures are made of."""
+        return self.records.completed()
+
+    @cached_property
+    def table(self) -> Table:
+        """The experiment's table; without rows as long as no job is complete."""
+        return self.experiment.table(self.done) if self.done else Table(["method"], [])
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        """What the paper states, and what was found."""
+        return self.experiment.claims(self.done) if self.done else []
+
+    @property
+    def scale(self) -> str:
+        """The scale of the run and its runs, such as ``full, 100 runs``."""
+        settings = self.records.settings
+        runs = settings.get("runs")
+        counted = "" if runs is None else ", 1 run" if runs == 1 else f", {runs} runs"
+        return f"{settings.get('scale', 'unknown')}{counted}"
+
+    @property
+    def missing(self) -> list[str]:
+        """Jobs that are not complete, or have no record at all."""
+        settings = self.records.settings
+        scale, runs, seed = (settings.get(key) for key in ("scale", "runs", "seed"))
+        names = list(self.records)
+        if isinstance(scale, str) and scale in self.experiment.scales and isinstance(seed, int):
+            planned = self.experiment.jobs(self.experiment.settings(scale, runs, seed))
+            names = list(dict.fromkeys([*(job.name for job in planned), *names]))
+        return [name for name in names if name not in self.done]
+
+    @property
+    def command(self) -> str:
+        """The command that makes these records."""
+        settings = self.records.settings
+        scale = settings.get("scale", "laptop")
+        words = ["cola", "reproduce", self.experiment.name, "--scale", scale]
+        usual = self.experiment.scales.get(scale, {}).get("runs")
+        if settings.get("runs") not in (None, usual):
+            words += ["--runs", str(settings["runs"])]
+        words += ["--seed", str(settings.get("seed", 0))]
+        return " ".join(words + (["--data", "DIR"] if self.experiment.data else []))
+
+
+def read_results(directory: Path) -> list[Results]:
+    """Read the records of one experiment, or of every experiment in a folder of its name.
+
+    Args:
+        directory: ``out/<experiment>``, or ``out``.
+
+    Returns:
+        One entry an experiment, in the order of the registry.
+
+    Raises:
+        ValueError: if there are no records, one is damaged, or an experiment is unknown.
+    """
+    if not directory.is_dir():
+        raise RecordError(f"{directory} is not a directory")
+    below = [directory / name for name in EXPERIMENTS if any((directory / name).glob("*.json"))]
+    return [results_of(read_records(folder)) for folder in below or [directory]]
+
+
+def results_of(records: Records) -> Results:
+    """Bring records and their experiment together.
+
+    Raises:
+        ValueError: if the experiment is unknown.
+    """
+    return Results(find(records.experiment), records)
+
+
+def write_files(results: Results, directory: Path) -> tuple[list[Path], Path]:
+    """Draw the figures and write the table into the experiment's directory.
+
+    Returns:
+        The pictures' paths, in the experiment's order, and the table's.
+    """
+    pictures = []
+    figures = results.experiment.figures(results.done) if results.done else {}
+    for name, figure in figures.items():
+        pictures.append(directory / f"{name}.png")
+        with replacing(pictures[-1]) as file:
+            about = {"Software": None}  # the same picture again has the same bytes
+            figure.savefig(file, format="png", dpi=DPI, facecolor="white", metadata=about)
+    table = directory / "table.md"
+    write_text(table, markdown_table(results.table.columns, results.table.rows))
+    return pictures, table
+
+
+def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    r"""Write a table in Markdown.
+
+    Example:
+        >>> print(markdown_table(["a", "b"], [["1 < 2", "|x|"]]), end="")
+        | a | b |
+        | --- | --- |
+        | 1 < 2 | \|x\| |
+    """
+    head = list(columns)
+    lines = [head, ["---"] * len(head), *rows]
+    cells = [[_cell(text) for text in line] for line in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def _cell(text: str) -> str:
+    """One line, without what Markdown takes for the edge of a cell or for a tag."""
+    return re.sub(r"<(?=[a-zA-Z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
+
+
+def duration(seconds: float) -> str:
+    """Say how long something took, in two units at most.
+
+    Example:
+        >>> [duration(seconds) for seconds in (3.24, 59.96, 61, 3599.9, 7265)]
+        ['3.2 s', '1 min 0 s', '1 min 1 s', '1 h 0 min', '2 h 1 min']
+    """
+    if round(seconds, 1) < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def capital(text: str) -> str:
+    """Begin with a capital letter, and leave the rest.
+
+    Example:
+        >>> capital("figures 1 and 2 (CoLA)")
+        'Figures 1 and 2 (CoLA)'
+    """
+    return text[:1].upper() + text[1:]
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital letter and end with a full stop.
+
+    Example:
+        >>> sentence("fewer epochs"), sentence("")
+        ('Fewer epochs.', '')
+    """
+    return capital(text) + ("" if not text or text.endswith((".", "!", "?")) else ".")
+
+
+def headline(results: Results) -> str:
+    """Where it stands in the paper, at which scale it was run, and how that differs."""
+    settings = results.records.settings
+    seed = f", seed {settings['seed']}" if "seed" in settings else ""
+    parts = [
+        sentence(results.experiment.source),
+        f"Scale {results.scale}{seed}.",
+        sentence(results.experiment.note),
+    ]
+    return " ".join(part for part in parts if part)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from colangevin.experiments import spiral_classifiers
 from colangevin.experiments.experiment import Experiment
 
-_ALL: tuple[Experiment, ...] = ()
+_ALL: tuple[Experiment, ...] = (spiral_classifiers.EXPERIMENT,)
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 

@@ -1,0 +1,147 @@
+"""Figures 1 and 2: five methods on the two-turn spiral, mean over runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from colangevin.experiments import ensembles, spiral
+from colangevin.experiments.experiment import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Claim,
+    Experiment,
+    Job,
+    Settings,
+    Table,
+)
+from colangevin.experiments.log import Log, pack
+from colangevin.experiments.records import Records
+from colangevin.experiments.spiral_plot import draw_curves, draw_regions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "spiral-classifiers"
+GRID, EXTENT = 160, 1.2
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """One job a method."""
+    return [Job(NAME, name, {**settings, **own}) for name, own in spiral.METHODS.items()]
+
+
+def run(job: Job, log: Log) -> None:
+    """Train all runs of a method as one ensemble."""
+    settings = job.settings
+    seeds = spiral.seeds_of(settings)
+    points = spiral.draw_points(settings, seeds)
+    ensemble = spiral.make(settings, seeds, settings.get("radii"), settings.get("temperature", 0.0))
+    if not spiral.train(ensemble, settings, points, log):
+        return
+    spiral.save_weights(ensemble, settings, log.directory, job.name)
+    final = spiral.measure(ensemble, points)
+    largest = [
+        max(float(p.detach().abs().max()) for n, p in net.named_parameters() if "weight" in n)
+        for net in spiral.networks(ensemble)
+    ]
+    log.finish(
+        **{name: ensembles.everyone(ensemble, values) for name, values in final.items()},
+        largest_weight=ensembles.everyone(ensemble, torch.tensor(largest)),
+        violation=ensembles.everyone(ensemble, ensemble.violation()),
+        removed=ensembles.removals(ensemble),
+        picture=_picture(ensemble, points),
+    )
+
+
+def _picture(ensemble: Any, points: spiral.Points) -> dict[str, Any] | None:
+    """What the first run predicts on a grid, and its points."""
+    if 0 not in ensemble.active:
+        return None
+    axis = torch.linspace(-EXTENT, EXTENT, GRID)
+    x, y = torch.meshgrid(axis, axis, indexing="xy")
+    with torch.no_grad():
+        logits = ensemble.member(0)(torch.stack([x, y], dim=-1).reshape(-1, 2))
+    shades = (logits.sigmoid().reshape(GRID, GRID) * 255).round().to(torch.uint8)
+    return {
+        "grid": pack(shades),
+        "extent": EXTENT,
+        "train": pack(points.train_inputs[0]),
+        "train_labels": pack(points.train_labels[0].to(torch.uint8)),
+        "test": pack(points.test_inputs[0][:500]),
+        "test_labels": pack(points.test_labels[0][:500].to(torch.uint8)),
+    }
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Decision regions of the first run (figure 1), and curves of all (figure 2)."""
+    return {"regions": draw_regions(records), "curves": draw_curves(records)}
+
+
+def table(records: Records) -> Table:
+    """Accuracies and losses after the last epoch."""
+    columns = ["method", "test accuracy, %", "test loss", "train accuracy, %", "train loss"]
+    rows = []
+    for job, record in records.items():
+        rows.append(
+            [
+                record.settings["label"],
+                records.text(job, "test_accuracy", 2, 100.0),
+                records.text(job, "test_loss", 3),
+                records.text(job, "train_accuracy", 2, 100.0),
+                records.text(job, "train_loss", 4),
+                f"{max(record.values('largest_weight')):.2f}",
+                f"{max(record.values('violation')):.0e}" if "radii" in record.settings else "–",
+            ]
+        )
+    return Table([*columns, "largest weight", "violation"], rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """The orderings that the paper states; figure 2 has no numbers."""
+    found = []
+    for better in ("c-sgd", "c-sgld"):
+        for worse in ("sgd", "sgd-wd"):
+            if better not in records or worse not in records:
+                continue
+            for key, sign, word in (("test_accuracy", 1, "accuracy"), ("test_loss", -1, "loss")):
+                found.append(_ordering(records, better, worse, key, sign, word))
+    return found
+
+
+def _ordering(
+    records: Records, better: str, worse: str, key: str, sign: int, word: str
+) -> Claim:
+    """Compare two means; a difference within two standard errors counts for nothing."""
+    (mean, deviation, count), (other, spread, number) = (
+        records.mean_std(job, key) for job in (better, worse)
+    )
+    names = [records[job].settings["label"] for job in (better, worse)]
+    error = (deviation**2 / count + spread**2 / number) ** 0.5
+    ahead = sign * (mean - other) > 2 * error
+    factor, digits = (100.0, 2) if key.endswith("accuracy") else (1.0, 3)
+    values = [records.text(job, key, digits, factor) for job in (better, worse)]
+    relation = ">" if sign > 0 else "<"
+    return Claim(
+        f"test {word}, {names[0]} against {names[1]}",
+        f"{names[0]} {relation} {names[1]}",
+        f"{values[0]} against {values[1]}",
+        REPRODUCED if ahead else NOT_REPRODUCED,
+        "" if ahead else f"the difference is {sign * (mean - other) / error:+.1f} standard errors",
+    )
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="five methods on the two-turn spiral: decision regions, loss and accuracy",
+    source="figures 1 and 2",
+    scales=spiral.SCALES,
+    jobs=jobs,
+    run=run,
+    figures=figures,
+    table=table,
+    claims=claims,
+    note="The full scale is the paper's. Every run draws its own data.",
+    times={"smoke": "5 s", "laptop": "4 min", "full": "20 min"},
+)

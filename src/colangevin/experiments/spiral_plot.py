@@ -1,0 +1,72 @@
+"""Pictures of the two-turn spiral: decision regions and curves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colangevin.experiments.log import unpack
+from colangevin.experiments.records import Records
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLORS = ("#4c72b0", "#dd8452", "#55a868", "#8172b3", "#c44e52", "#937860", "#64b5cd")
+CURVES = {"test_loss": "test loss", "test_accuracy": "test accuracy, %"}
+
+
+def draw_regions(records: Records) -> Figure:
+    """Figure 1: regions with training and with test points, and losses, a method a column."""
+    from matplotlib.figure import Figure
+
+    shown = [record for record in records.values() if record.final.get("picture")]
+    figure = Figure(figsize=(3.0 * max(1, len(shown)), 8.4), layout="constrained")
+    axes = figure.subplots(3, max(1, len(shown)), squeeze=False)
+    for column, record in enumerate(shown):
+        picture = record.final["picture"]
+        for row, kind in enumerate(("train", "test")):
+            _regions(axes[row, column], picture, kind)
+        axes[0, column].set_title(record.settings["label"])
+        bottom = axes[2, column]
+        for key, style in (("train_loss", "--"), ("test_loss", "-")):
+            values = [entry[0] for entry in record.series(key)]
+            bottom.plot(record.history["epoch"], values, style, label=key.replace("_", " "))
+        bottom.set(xlabel="epoch", yscale="log")
+        bottom.legend()
+    for row, label in enumerate(("training points", "test points", "loss")):
+        axes[row, 0].set_ylabel(label)
+    return figure
+
+
+def _regions(axis: Any, picture: dict[str, Any], kind: str) -> None:
+    side = picture["extent"]
+    grid = unpack(picture["grid"]).numpy()
+    extent = (-side, side, -side, side)
+    axis.imshow(grid, extent=extent, origin="lower", cmap="coolwarm", vmin=0, vmax=255, alpha=0.7)
+    points = unpack(picture[kind]).float().numpy()
+    labels = unpack(picture[f"{kind}_labels"]).numpy()
+    for label, color in ((0, "#1f3b73"), (1, "#7a1420")):
+        own = points[labels == label]
+        axis.scatter(own[:, 0], own[:, 1], s=8 if kind == "train" else 3, c=color)
+    axis.set(xticks=[], yticks=[], xlim=(-side, side), ylim=(-side, side))
+
+
+def draw_curves(records: Records) -> Figure:
+    """Figure 2: test loss and accuracy, mean over the runs with two standard errors."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    for axis, (key, label) in zip(figure.subplots(1, 2), CURVES.items(), strict=True):
+        factor = 100.0 if key.endswith("accuracy") else 1.0
+        for color, record in zip(COLORS, records.values(), strict=False):
+            epochs = record.history["epoch"]
+            values = factor * np.array(record.series(key))
+            mean = np.nanmean(values, axis=1)
+            error = 2 * np.nanstd(values, axis=1) / np.sqrt(values.shape[1])
+            axis.plot(epochs, mean, color=color, label=record.settings["label"])
+            axis.fill_between(epochs, mean - error, mean + error, color=color, alpha=0.2)
+        axis.set(xlabel="epoch", ylabel=label)
+        axis.grid(alpha=0.3)
+        axis.legend()
+    return figure

@@ -35,8 +35,8 @@ table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabu
 th, td { padding: .35rem .8rem .35rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; }
-figure { margin: 1rem 0; width: fit-content; max-width: 100%; background: #ffffff; border: 1px solid var(--line);
-  border-radius: 8px; padding: .6rem; }
+figure { margin: 1rem 0; width: fit-content; max-width: 100%;
+  background: #ffffff; border: 1px solid var(--line); border-radius: 8px; padding: .6rem; }
 figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
 figcaption { color: #5c6370; font-size: .85rem; text-align: center; padding-top: .3rem; }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }

@@ -102,6 +102,7 @@ def test_html_stands_alone_and_says_everything(out):
     assert "url(" not in text
     assert "prefers-color-scheme: dark" in text
     for words in (
+        "walks: random walks",
         "Figure 0. Scale smoke, 2 runs, seed 0. The paper walks further.",
         "cola reproduce walks --scale smoke --seed 0",
         "distance <wide>",

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import walks
 from colangevin.cli.main import app
+from colangevin.errors import DataError
 from colangevin.experiments import registry
 
 TESTS = Path(__file__).parents[1]
@@ -307,3 +308,36 @@ def test_damaged_data_are_refused_before_training(tmp_path):
     result = smoke(tmp_path / "out", "--data", str(folder.parent))
     assert_one_line_error(result, str(damaged), "damaged")
     assert not (tmp_path / "out").exists()
+
+
+def test_data_that_go_bad_during_a_job_end_in_one_line(tmp_path):
+    def run(job, log):
+        raise DataError("train.txt is damaged")
+
+    use(replace(walks.WALKS, run=run))
+    result = smoke(tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr == "cola reproduce: train.txt is damaged\n"
+
+
+def test_a_job_that_ends_without_a_result_is_a_mistake_of_the_program(tmp_path):
+    use(replace(walks.WALKS, run=lambda job, log: None))
+    result = smoke(tmp_path)
+    assert isinstance(result.exception, RuntimeError)
+    assert "wide of walks ended without a result" in str(result.exception)
+
+
+@POSIX
+def test_a_second_process_is_kept_out(tmp_path):
+    seen = []
+
+    def run(job, log):
+        seen.append(smoke(tmp_path, "--resume"))
+        log.finish(distance=[1.0, 2.0])
+
+    experiment = replace(walks.WALKS, run=run, figures=lambda records: {})
+    use(experiment)
+    assert smoke(tmp_path).exit_code == 0
+    for result in seen:
+        assert result.exit_code == 2
+        assert f"another process is writing to {tmp_path / 'walks'}" in result.stderr

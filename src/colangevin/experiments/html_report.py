@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from colangevin.experiments.page import machines, verdict_counts
-from colangevin.experiments.results import Results, duration, headline, sentence
+from colangevin.experiments.results import Results, duration, headline
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1c1e21; --soft: #5c6370; --back: #fbfbfa;
@@ -35,8 +35,8 @@ table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabu
 th, td { padding: .35rem .8rem .35rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; }
-figure { margin: 1rem 0; background: #ffffff; border: 1px solid var(--line);
-  border-radius: 8px; padding: .6rem; }
+figure { margin: 1rem 0; width: fit-content; max-width: 100%;
+  background: #ffffff; border: 1px solid var(--line); border-radius: 8px; padding: .6rem; }
 figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
 figcaption { color: #5c6370; font-size: .85rem; text-align: center; padding-top: .3rem; }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }
@@ -63,8 +63,11 @@ def html_report(found: Sequence[tuple[Results, Sequence[Path]]]) -> str:
         The HTML.
     """
     single = len(found) == 1
-    title = found[0][0].experiment.name if single else "Reproduction"
-    body = "".join(_section(results, pictures) for results, pictures in found)
+    title = _title(found[0][0]) if single else "Reproduction"
+    body = "".join(
+        ("" if single else _heading(results)) + _section(results, pictures)
+        for results, pictures in found
+    )
     start = "" if single else _overview([results for results, _ in found])
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -72,6 +75,14 @@ def html_report(found: Sequence[tuple[Results, Sequence[Path]]]) -> str:
         f"<title>{escape(title)} · colangevin</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body>\n<main>\n<h1>{escape(title)}</h1>\n{start}{body}</main>\n</body>\n</html>\n"
     )
+
+
+def _title(results: Results) -> str:
+    return f"{results.experiment.name}: {results.experiment.title}"
+
+
+def _heading(results: Results) -> str:
+    return f'<h2 id="{escape(results.experiment.name)}">{escape(_title(results))}</h2>\n'
 
 
 def _overview(found: Sequence[Results]) -> str:
@@ -89,9 +100,7 @@ def _overview(found: Sequence[Results]) -> str:
 
 
 def _section(results: Results, pictures: Sequence[Path]) -> str:
-    experiment = results.experiment
     parts = [
-        f'<h2 id="{escape(experiment.name)}">{escape(experiment.title)}</h2>\n',
         f"<p>{escape(headline(results))}</p>\n",
         f"<pre>{escape(results.command)}</pre>\n",
         _incomplete(results),
@@ -140,8 +149,7 @@ def _jobs(results: Results) -> str:
         state = "complete" if record.complete else "NOT COMPLETE"
         rows.append([name, state, duration(record.seconds), record.started, _pairs(own)])
     clock = duration(results.records.seconds)
-    lines = [escape(sentence(line)) for line in machines(results)]
-    versions = "".join(f'<p class="soft">{line}</p>\n' for line in lines)
+    versions = "".join(f'<p class="soft">{escape(line)}.</p>\n' for line in machines(results))
     return (
         f"<h3>Runs</h3>\n<p>Wall-clock of all jobs together: {clock}.</p>\n{versions}"
         f"<details><summary>Settings and jobs</summary>\n<p>{escape(_pairs(common))}</p>\n"

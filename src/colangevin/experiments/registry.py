@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from colangevin.experiments import spiral_classifiers
+from colangevin.experiments import (
+    spiral_classifiers,
+    spiral_curvature,
+    spiral_gradients,
+    spiral_temperature,
+)
 from colangevin.experiments.experiment import Experiment
 
-_ALL: tuple[Experiment, ...] = (spiral_classifiers.EXPERIMENT,)
+_ALL: tuple[Experiment, ...] = (
+    spiral_classifiers.EXPERIMENT,
+    spiral_curvature.EXPERIMENT,
+    spiral_gradients.EXPERIMENT,
+    spiral_temperature.EXPERIMENT,
+)
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 

@@ -1,0 +1,152 @@
+"""How smooth a classifier in the plane is: curvature of its boundary, gradients of its predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from colangevin import checks
+
+Array = NDArray[np.float64]
+Classifier = Callable[[Tensor], Tensor]
+CHUNK = 20_000
+"""Points that are evaluated at once."""
+
+
+class Curvature(NamedTuple):
+    """Sums over the points of a boundary, from which those of several boundaries add up."""
+
+    points: int
+    total: float
+    squares: float
+    largest: float
+
+    @property
+    def mean(self) -> float:
+        """Mean over the points; NaN if there are none."""
+        return self.total / self.points if self.points else float("nan")
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation over the points."""
+        if not self.points:
+            return float("nan")
+        return float(np.sqrt(max(self.squares / self.points - self.mean**2, 0.0)))
+
+    def __add__(self, other: object) -> Curvature:  # type: ignore[override]
+        if not isinstance(other, Curvature):
+            return NotImplemented
+        return Curvature(
+            self.points + other.points,
+            self.total + other.total,
+            self.squares + other.squares,
+            max(self.largest, other.largest),
+        )
+
+
+NONE = Curvature(0, 0.0, 0.0, 0.0)
+"""The curvature of no boundary at all."""
+
+
+@torch.no_grad()
+def predictions(classifier: Classifier, x: Tensor, y: Tensor) -> Tensor:
+    """The probability of class 1 at the points (x, y), in the shape of ``x``.
+
+    Example:
+        >>> predictions(lambda points: points[:, :1], torch.zeros(2, 3), torch.ones(2, 3)).shape
+        torch.Size([2, 3])
+    """
+    points = torch.stack([x.reshape(-1), y.reshape(-1)], dim=1)
+    logits = [classifier(part).reshape(-1) for part in points.split(CHUNK)]
+    return torch.cat(logits).sigmoid().reshape(x.shape)
+
+
+def boundary_curvature(
+    classifier: Classifier, extent: float = 1.2, grid: int = 1000
+) -> Curvature:
+    """The curvature (4.60) of the boundary between the classes.
+
+    The boundary is the contour of the predictions on a grid, as ``matplotlib.pyplot.contour``
+    finds it; derivatives along it are second-order central differences.
+
+    Args:
+        classifier: from points [n, 2] to logits.
+        extent: the grid covers [-extent, extent]².
+        grid: points of the grid a side.
+
+    Example:
+        >>> disc = lambda points: (1 - points.square().sum(dim=1)) * 4
+        >>> 0.99 < boundary_curvature(disc, grid=200).mean < 1.01
+        True
+    """
+    checks.positive("extent", extent)
+    checks.count("grid", grid)
+    axis = torch.linspace(-extent, extent, grid)
+    x, y = torch.meshgrid(axis, axis, indexing="xy")
+    heights = predictions(classifier, x, y).numpy()
+    found = NONE
+    for line in contours(axis.numpy(), heights, 0.5):
+        values = curvature(line)
+        if len(values):
+            total, squares = float(values.sum()), float(np.square(values).sum())
+            found = found + Curvature(len(values), total, squares, float(values.max()))
+    return found
+
+
+def contours(axis: NDArray[np.float32], heights: NDArray[np.float32], level: float) -> Iterator[Array]:
+    """The lines on which the heights have the level, as arrays [points, 2]."""
+    from contourpy import contour_generator
+
+    generator = contour_generator(axis.astype(float), axis.astype(float), heights.astype(float))
+    for line in generator.lines(level):
+        yield np.asarray(line, dtype=float)
+
+
+def curvature(line: Array) -> Array:
+    """|x″y′ − x′y″| / (x′² + y′²)^{3/2} at the points of a line (4.60).
+
+    Points that coincide with their neighbours have no direction and are left out.
+
+    Example:
+        >>> angle = np.linspace(0, 2 * np.pi, 400)
+        >>> circle = 2 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        >>> bool(abs(np.median(curvature(circle)) - 0.5) < 1e-3)
+        True
+    """
+    if len(line) < 3:
+        return np.empty(0)
+    dx, dy = np.gradient(line, axis=0).T
+    ddx, ddy = np.gradient(np.stack([dx, dy], axis=1), axis=0).T
+    speed = dx * dx + dy * dy
+    moving = speed > 0
+    values = np.abs(ddx * dy - dx * ddy)[moving] / speed[moving] ** 1.5
+    return values[np.isfinite(values)]  # type: ignore[no-any-return]
+
+
+def section_gradients(
+    classifier: Classifier, extent: float = 1.2, grid: int = 1000
+) -> tuple[Tensor, Tensor]:
+    """How fast the predictions change along y = 0 and along x = 0: |∂p/∂x| and |∂p/∂y|.
+
+    Returns:
+        Second-order central differences at the points of a grid on [-extent, extent].
+
+    Example:
+        >>> along_x, along_y = section_gradients(lambda points: 8 * points[:, 0], grid=101)
+        >>> bool((along_x.max() - 2).abs() < 1e-2), float(along_y.max())
+        (True, 0.0)
+    """
+    axis = torch.linspace(-extent, extent, checks.count("grid", grid))
+    zero = torch.zeros_like(axis)
+    spacing = float(axis[1] - axis[0])
+    sections = []
+    for x, y in ((axis, zero), (zero, axis)):
+        values = predictions(classifier, x, y).double()
+        (slope,) = torch.gradient(values, spacing=spacing, edge_order=2)
+        sections.append(slope.abs())
+    return sections[0], sections[1]

@@ -1,0 +1,163 @@
+"""Figure 3: how sharply predictions change along two sections, by method and by radius."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from colangevin.diagnostics.boundary import section_gradients
+from colangevin.experiments import spiral
+from colangevin.experiments.experiment import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Claim,
+    Experiment,
+    Job,
+    Settings,
+    Table,
+)
+from colangevin.experiments.log import Log, pack, unpack
+from colangevin.experiments.records import Records
+from colangevin.experiments.spiral_plot import COLORS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "spiral-gradients"
+INPUT_RADII = (0.5, 1.0, 2.0, 5.0)
+RADIUS_RUNS = 30
+EXTENT, GRID = 1.2, 1000
+SHOWN = 250
+"""Points of a section that the record keeps."""
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """One job a method, and one a radius of the input layer's circles."""
+    methods = [Job(NAME, name, {**settings, **own}) for name, own in spiral.METHODS.items()]
+    fewer = {**settings, "runs": min(settings["runs"], RADIUS_RUNS)}
+    radii = [
+        Job(
+            NAME,
+            f"r0-{radius:g}",
+            {
+                **fewer,
+                **spiral.METHODS["c-sgld"],
+                "label": f"C-SGLD, r₀ = {radius:g}",
+                "radii": (radius, spiral.RADII[1]),
+            },
+        )
+        for radius in INPUT_RADII
+    ]
+    return methods + radii
+
+
+def run(job: Job, log: Log) -> None:
+    """Measure the trained networks of the classifiers' run, or train them."""
+    settings = job.settings
+    ready = spiral.trained(log, settings.get("radii"), settings.get("temperature", 0.0))
+    if ready is None:
+        return
+    sections = [section_gradients(net, EXTENT, GRID) for net in spiral.networks(ready[0])]
+    final: dict[str, Any] = {}
+    for name, slopes in zip(("x", "y"), zip(*sections, strict=True), strict=True):
+        stacked = torch.stack(slopes)
+        final[f"mean_{name}"] = pack(_thinned(stacked.mean(dim=0)))
+        final[f"average_{name}"] = stacked.mean(dim=1).tolist()
+        final[f"largest_{name}"] = stacked.amax(dim=1).tolist()
+    log.finish(**final)
+
+
+def _thinned(section: Tensor) -> Tensor:
+    return section.reshape(SHOWN, -1).mean(dim=1)
+
+
+def _is_radius(job: str) -> bool:
+    return job.startswith("r0-")
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Mean gradient along y = 0 by radius and by method, and along x = 0 by method."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(14, 4), layout="constrained")
+    axes = figure.subplots(1, 3)
+    panels = (
+        ("x", True, "|∂p/∂x| along y = 0, by radius"),
+        ("x", False, "|∂p/∂x| along y = 0"),
+        ("y", False, "|∂p/∂y| along x = 0"),
+    )
+    places = torch.linspace(-EXTENT, EXTENT, SHOWN)
+    for axis, (name, by_radius, title) in zip(axes, panels, strict=True):
+        shown = [r for job, r in records.items() if _is_radius(job) is by_radius]
+        for color, record in zip(COLORS, shown, strict=False):
+            values = unpack(record.final[f"mean_{name}"]).float()
+            axis.plot(places, values, color=color, lw=1.2, label=record.settings["label"])
+        axis.set(title=title, xlabel=name, yscale="log", ylim=(1e-2, None))
+        axis.grid(alpha=0.3)
+        if shown:
+            axis.legend(fontsize=8)
+    axes[0].set_ylabel("mean over the runs")
+    return {"gradients": figure}
+
+
+def table(records: Records) -> Table:
+    """Mean and largest gradients on the two sections."""
+    columns = ["method", "mean along y = 0", "largest", "mean along x = 0", "largest"]
+    rows = []
+    for job, record in records.items():
+        keys = ("average_x", "largest_x", "average_y", "largest_y")
+        rows.append([record.settings["label"], *(records.text(job, key, 2) for key in keys)])
+    return Table(columns, rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """C-SGLD is less sharp than SGD; the radius controls the sharpness."""
+    found = []
+    if "sgd" in records and "c-sgld" in records:
+        for key, text in (("largest_x", "y = 0"), ("largest_y", "x = 0")):
+            ours = [records.mean_std(job, key)[0] for job in ("c-sgld", "sgd")]
+            found.append(
+                Claim(
+                    f"largest gradient along {text}, mean over runs",
+                    "C-SGLD < SGD",
+                    f"{records.text('c-sgld', key, 1)} against {records.text('sgd', key, 1)}",
+                    REPRODUCED if ours[0] < ours[1] else NOT_REPRODUCED,
+                )
+            )
+    radii = [job for job in records if _is_radius(job)]
+    if len(radii) > 1:
+        means = [records.mean_std(job, "largest_x")[0] for job in radii]
+        rising = all(a < b for a, b in zip(means, means[1:], strict=False))
+        listed = ", ".join(
+            f"{records[job].settings['radii'][0]:g}: {records.text(job, 'largest_x', 1)}"
+            for job in radii
+        )
+        found.append(
+            Claim(
+                "largest gradient along y = 0 against r₀",
+                "grows with r₀",
+                listed,
+                REPRODUCED if rising else NOT_REPRODUCED,
+            )
+        )
+    return found
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="gradients of the predictions on the two-turn spiral along two sections",
+    source="figure 3",
+    scales=spiral.SCALES,
+    jobs=jobs,
+    run=run,
+    figures=figures,
+    table=table,
+    claims=claims,
+    note=(
+        "The networks of spiral-classifiers where they are in the same output directory; "
+        f"at most {RADIUS_RUNS} runs a radius."
+    ),
+    times={"smoke": "9 s", "laptop": "4 min", "full": "15 min"},
+)

@@ -1,0 +1,154 @@
+"""Figure 4.11 and table 4.5: C-SGLD on the two-turn spiral at temperatures from 0 to 5e-4."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from colangevin.experiments import ensembles, spiral
+from colangevin.experiments.experiment import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Claim,
+    Experiment,
+    Job,
+    Settings,
+    Table,
+)
+from colangevin.experiments.log import Log
+from colangevin.experiments.records import Records
+from colangevin.experiments.spiral_curvature import claim_of, curvatures, total
+from colangevin.experiments.spiral_plot import draw_curves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "spiral-temperature"
+PAPER = {
+    0.0: (9.38, 317.0, 5.58e5),
+    1e-6: (9.01, 273.0, 1.63e6),
+    5e-6: (7.75, 166.0, 5.86e5),
+    1e-5: (7.06, 108.0, 4.06e5),
+    5e-5: (6.08, 40.8, 1.43e5),
+    1e-4: (7.62, 178.0, 9.47e5),
+    5e-4: (15.9, 850.0, 5.07e6),
+}
+"""Mean, standard deviation and largest curvature in table 4.5."""
+BEST = 5e-5
+SCALES = {**spiral.SCALES, "full": {**spiral.PAPER, "runs": 30}}
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """One job a temperature."""
+    return [
+        Job(
+            NAME,
+            f"tau-{temperature:g}",
+            {
+                **settings,
+                "label": f"τ = {temperature:g}",
+                "radii": spiral.RADII,
+                "temperature": temperature,
+            },
+        )
+        for temperature in PAPER
+    ]
+
+
+def run(job: Job, log: Log) -> None:
+    """Train all runs at a temperature and measure their boundaries."""
+    settings = job.settings
+    ready = spiral.trained(log, settings["radii"], settings["temperature"])
+    if ready is None:
+        return
+    ensemble, points = ready
+    found = curvatures(ensemble, settings, log)
+    if found is None:
+        return
+    measured = spiral.measure(ensemble, points)
+    log.finish(
+        **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
+        curvature=[list(part) for part in found],
+        removed=ensembles.removals(ensemble),
+    )
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Figure 4.11, and accuracy and curvature against the temperature."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    places = range(len(records))
+    labels = [f"{record.settings['temperature']:g}" for record in records.values()]
+    values = [100 * np.array(record.values("test_accuracy")) for record in records.values()]
+    errors = [2 * v.std() / np.sqrt(len(v)) for v in values]
+    left.errorbar(places, [v.mean() for v in values], errors, fmt="o-", capsize=3)
+    left.set(ylabel="test accuracy, %")
+    right.plot(places, [total(record).mean for record in records.values()], "o-", label="measured")
+    paper = [PAPER[record.settings["temperature"]][0] for record in records.values()]
+    right.plot(places, paper, "s--", color="gray", label="paper")
+    right.set(ylabel="mean curvature", yscale="log")
+    right.legend()
+    for axis in (left, right):
+        axis.set(xlabel="temperature", xticks=list(places))
+        axis.set_xticklabels(labels)
+        axis.grid(alpha=0.3)
+    return {"temperature": figure, "curves": draw_curves(records)}
+
+
+def table(records: Records) -> Table:
+    """Table 4.5 with accuracies."""
+    columns = ["τ", "test accuracy, %", "test loss", "curvature: mean", "std", "max"]
+    rows = []
+    for job, record in records.items():
+        sums = total(record)
+        rows.append(
+            [
+                f"{record.settings['temperature']:g}",
+                records.text(job, "test_accuracy", 2, 100.0),
+                records.text(job, "test_loss", 3),
+                *(f"{v:.3g}" for v in (sums.mean, sums.deviation, sums.largest)),
+                f"{PAPER[record.settings['temperature']][0]:g}",
+            ]
+        )
+    return Table([*columns, "paper: mean"], rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """The best temperature by accuracy and by curvature, and the curvatures of table 4.5."""
+    by = {record.settings["temperature"]: job for job, record in records.items()}
+    means = {tau: total(records[job]).mean for tau, job in by.items()}
+    order = sorted(by, key=lambda tau: PAPER[tau][0])
+    ordered = all(means[a] < means[b] for a, b in zip(order, order[1:], strict=False))
+    accuracy = {tau: records.mean_std(job, "test_accuracy")[0] for tau, job in by.items()}
+    found = [
+        _best("highest test accuracy", accuracy, max(accuracy, key=lambda tau: accuracy[tau])),
+        _best("lowest mean curvature", means, min(means, key=lambda tau: means[tau])),
+    ]
+    return found + [
+        claim_of(records[job], PAPER[tau][0], means[tau], ordered) for tau, job in by.items()
+    ]
+
+
+def _best(text: str, values: dict[float, float], best: float) -> Claim:
+    reproduced = best == BEST
+    listed = ", ".join(f"{tau:g}: {value:.4g}" for tau, value in values.items())
+    verdict = REPRODUCED if reproduced else NOT_REPRODUCED
+    return Claim(text, f"at τ = {BEST:g}", f"at τ = {best:g} ({listed})", verdict)
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="C-SGLD on the two-turn spiral at seven temperatures",
+    source="figure 4.11 and table 4.5",
+    scales=SCALES,
+    jobs=jobs,
+    run=run,
+    figures=figures,
+    table=table,
+    claims=claims,
+    note="The full scale is the paper's, with 30 runs for its 100.",
+    times={"smoke": "7 s", "laptop": "6 min", "full": "20 min"},
+)

@@ -96,7 +96,7 @@ class Ensemble:
         self._cells: list[Cell] = []
         self._coupled: list[Coupled] = []
         self._build(groups)
-        self._stepper = Stepper(self._template, penalty, compile)
+        self._stepper = Stepper(self._template, penalty, compile, self.seeds[0])
         if options:
             self.set(**options)
 

@@ -66,9 +66,7 @@ def predictions(classifier: Classifier, x: Tensor, y: Tensor) -> Tensor:
     return torch.cat(logits).sigmoid().reshape(x.shape)
 
 
-def boundary_curvature(
-    classifier: Classifier, extent: float = 1.2, grid: int = 1000
-) -> Curvature:
+def boundary_curvature(classifier: Classifier, extent: float = 1.2, grid: int = 1000) -> Curvature:
     """The curvature (4.60) of the boundary between the classes.
 
     The boundary is the contour of the predictions on a grid, as ``matplotlib.pyplot.contour``
@@ -98,7 +96,9 @@ def boundary_curvature(
     return found
 
 
-def contours(axis: NDArray[np.float32], heights: NDArray[np.float32], level: float) -> Iterator[Array]:
+def contours(
+    axis: NDArray[np.float32], heights: NDArray[np.float32], level: float
+) -> Iterator[Array]:
     """The lines on which the heights have the level, as arrays [points, 2]."""
     from contourpy import contour_generator
 

@@ -271,7 +271,9 @@ class Ensemble:
             for name, tensor in part.items():
                 part[name] = members.aligned(tensor[keep.to(tensor.device)])
         self._cells = [
-            cell.__class__(cell.name, cell.constraint, cell.constants[keep.to(cell.constants.device)])
+            cell.__class__(
+                cell.name, cell.constraint, cell.constants[keep.to(cell.constants.device)]
+            )
             for cell in self._cells
         ]
         self._coupled = [coupled.select(keep) for coupled in self._coupled]

@@ -1,4 +1,4 @@
-"""How smooth a classifier in the plane is: curvature of its boundary, gradients of its predictions."""
+"""How smooth a classifier in the plane is: its boundary's curvature, its predictions' slopes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Curvature(NamedTuple):
             return float("nan")
         return float(np.sqrt(max(self.squares / self.points - self.mean**2, 0.0)))
 
-    def __add__(self, other: object) -> Curvature:  # type: ignore[override]
+    def __add__(self, other: object) -> Curvature:
         if not isinstance(other, Curvature):
             return NotImplemented
         return Curvature(
@@ -122,10 +122,11 @@ def curvature(line: Array) -> Array:
         return np.empty(0)
     dx, dy = np.gradient(line, axis=0).T
     ddx, ddy = np.gradient(np.stack([dx, dy], axis=1), axis=0).T
-    speed = dx * dx + dy * dy
+    speed: Array = dx * dx + dy * dy
     moving = speed > 0
-    values = np.abs(ddx * dy - dx * ddy)[moving] / speed[moving] ** 1.5
-    return values[np.isfinite(values)]  # type: ignore[no-any-return]
+    turning: Array = np.abs(ddx * dy - dx * ddy)
+    values: Array = turning[moving] / speed[moving] ** 1.5
+    return values[np.isfinite(values)]
 
 
 def section_gradients(

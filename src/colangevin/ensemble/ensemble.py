@@ -16,7 +16,7 @@ from colangevin.ensemble import members, saving
 from colangevin.ensemble.batches import batches_of, pieces
 from colangevin.ensemble.coupled import Coupled
 from colangevin.ensemble.fitting import History, fit
-from colangevin.ensemble.numbers import moves_of, spread
+from colangevin.ensemble.numbers import Moves, moves_of, spread
 from colangevin.ensemble.step import Cell, Loss, Penalty, Store
 from colangevin.ensemble.stepper import Stepper
 from colangevin.errors import DivergenceWarning
@@ -92,6 +92,8 @@ class Ensemble:
         self.removed: list[Removal] = []
         self.steps = self.epochs = 0
         self._options: dict[str, Any] = {}
+        self._first: Moves
+        self._later: Moves
         self._store = Store(position, buffers=buffers)
         self._cells: list[Cell] = []
         self._coupled: list[Coupled] = []

@@ -75,7 +75,7 @@ class Stepper:
         for part, found in zip(coupled, results, strict=True):
             part.write(found)
         overwrite(store.parts(), changed)
-        return losses  # type: ignore[no-any-return]
+        return losses
 
     def _function(
         self,
@@ -100,7 +100,7 @@ class Stepper:
                     announce(error, "the ensemble's steps stay eager", "compile=True")
                     self._compile = False
             self._kernels[key] = made
-        return self._kernels[key]  # type: ignore[no-any-return]
+        return self._kernels[key]
 
     def _wants_compiling(self, step: int) -> bool:
         # The first step shows whether the module draws random numbers, which must be eager.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -114,7 +115,7 @@ def claims(records: Records) -> list[Claim]:
     """The mean curvatures, and that every method is smoother than the one before."""
     means = {job: total(record).mean for job, record in records.items()}
     order = [job for job in PAPER if job in means]
-    falling = all(means[a] > means[b] for a, b in zip(order, order[1:], strict=False))
+    falling = all(means[a] > means[b] for a, b in pairwise(order))
     return [claim_of(records[job], PAPER[job][0], means[job], falling) for job in order]
 
 

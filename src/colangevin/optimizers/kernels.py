@@ -61,7 +61,7 @@ def small_products(x: Tensor, y: Tensor) -> Tensor:
         True
     """
     if x.shape[2] > FEW or x.device.type != "cpu":
-        return NotImplemented  # type: ignore[no-any-return]
+        return NotImplemented
     columns, rows = x.unbind(dim=2), y.unbind(dim=1)
     total = columns[0].unsqueeze(2) * rows[0].unsqueeze(1)
     for column, row in zip(columns[1:], rows[1:], strict=True):
@@ -72,7 +72,7 @@ def small_products(x: Tensor, y: Tensor) -> Tensor:
 def _inductor(graph: Any, inputs: Sequence[Any]) -> Kernel:
     import torch._inductor as inductor
 
-    kernel: Kernel = inductor.compile(graph, inputs, options=OPTIONS)
+    kernel: Kernel = inductor.compile(graph, list(inputs), options=OPTIONS)
     # Inductor wraps its kernel to keep it from being compiled again; the wrapper costs more
     # than the call.
     bare: Kernel = getattr(kernel, "_torchdynamo_orig_callable", kernel)

@@ -122,9 +122,9 @@ def curvature(line: Array) -> Array:
         return np.empty(0)
     dx, dy = np.gradient(line, axis=0).T
     ddx, ddy = np.gradient(np.stack([dx, dy], axis=1), axis=0).T
-    speed: Array = dx * dx + dy * dy
+    speed = dx * dx + dy * dy
     moving = speed > 0
-    turning: Array = np.abs(ddx * dy - dx * ddy)
+    turning = np.abs(ddx * dy - dx * ddy)
     values: Array = turning[moving] / speed[moving] ** 1.5
     return values[np.isfinite(values)]
 

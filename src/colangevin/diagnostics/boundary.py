@@ -123,9 +123,8 @@ def curvature(line: Array) -> Array:
     dx, dy = np.gradient(line, axis=0).T
     ddx, ddy = np.gradient(np.stack([dx, dy], axis=1), axis=0).T
     speed = dx * dx + dy * dy
-    moving = speed > 0
-    turning = np.abs(ddx * dy - dx * ddy)
-    values: Array = turning[moving] / speed[moving] ** 1.5
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values: Array = np.asarray(np.abs(ddx * dy - dx * ddy) / speed**1.5)
     return values[np.isfinite(values)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from colangevin.bench import scaling, works
+from colangevin.bench import scaling, seeds, works
 from colangevin.bench.record import Bar, Record, Row
 
 VIOLATION = 1e-6
@@ -37,6 +37,7 @@ WHY = {
     "state": "more is kept between steps than the constraint asks for",
     "cache": "small sizes fit into the cache and large ones do not, so that time grows faster "
     "than the size in between; SGD shows the same",
+    "seeds": "the loop's networks are small enough for the cache, the ensemble's are not",
     "violation": "float32 rounding, or too few iterations",
 }
 
@@ -44,7 +45,7 @@ WHY = {
 def judge(record: Record) -> list[Bar]:
     """All bars that belong to the works of the run."""
     found = [*_circle(record), *_orthogonal(record), *_training(record), *_memory(record)]
-    found += [*_scaling(record), _violation(record)]
+    found += [*_scaling(record), *_seeds(record), _violation(record)]
     return [bar for bar in found if bar.work in ("", *record.works)]
 
 
@@ -208,6 +209,18 @@ def _scaling(record: Record) -> list[Bar]:
         _bar("f", "power of the side of an orthogonal matrix", 3.1, side, "cache"),
         _bar("f", "power of the number of orthogonal matrices", 1.1, count, "cache"),
     ]
+
+
+def _seeds(record: Record) -> list[Bar]:
+    """How many times as fast as a loop 100 seeds are."""
+    rows = {row.label: row for row in record.rows if row.series == seeds.SERIES and row.x == 100}
+    found = []
+    for label, limit in ((seeds.ENSEMBLE, 1 / 30), (seeds.NOISY, 1 / 15)):
+        row = rows.get(label)
+        ratio = None if row is None else row.ratio
+        text = f"100 seeds, {label}, to {seeds.LOOP} (1/{1 / limit:.0f})"
+        found.append(_bar("g", text, limit, ratio, "seeds"))
+    return found
 
 
 def _violation(record: Record) -> Bar:

@@ -315,6 +315,13 @@ class Ensemble:
         """The largest relative violation of the constraints in each member that is left."""
         return violation(self._cells, self._coupled, self._store, len(self))
 
+    def state_tensors(self) -> list[Tensor]:
+        """What is kept between steps besides the parameters."""
+        kept = [self._store.momentum, self._store.slack, self._store.slack_momentum]
+        tensors = [tensor for part in kept for tensor in part.values()]
+        entries = [entry for part in self._coupled for entry in part.state_of.values()]
+        return tensors + [tensor for entry in entries for tensor in entry.values()]
+
     # --- saving ---------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:

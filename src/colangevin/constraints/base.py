@@ -46,6 +46,13 @@ def plus(x: Tensor, y: Tensor, factor: Scalar) -> Tensor:
     return torch.add(x, y, alpha=factor)
 
 
+def affine(x: Tensor, offset: Scalar, slope: Scalar) -> Tensor:
+    """offset + slope · x, likewise."""
+    if isinstance(slope, Tensor) or isinstance(offset, Tensor):
+        return x * slope + offset
+    return torch.rsub(x, offset, alpha=-slope)
+
+
 def tolerance_for(dtype: torch.dtype) -> float:
     """The accuracy to which a constraint is held: 1e-6 in float32, 1e-12 in float64."""
     return 1e-12 if dtype == torch.float64 else 1e-6

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.constraints.base import Constraint, Draw, Scalar, State, Vector, like
-from colangevin.constraints.rotation import turn
+from colangevin.constraints.base import Constraint, Draw, Scalar, State, Vector, affine, like
+from colangevin.constraints.rotation import half_tangent
 from colangevin.errors import ConstraintError
 
 INSIDE = 0.9
@@ -136,17 +136,23 @@ class Circle(Constraint):
     def drift(self, state: State, step: Scalar) -> State:
         """Rotate (θ, ξ) by ωh, and take off what rounding has added to its length.
 
-        Repeated rotations leave the circle at float32. One Newton step for 1/|q|, which is
-        3/2 − |q|²/2r², brings it back to rounding; the bound keeps it positive far away.
+        Repeated rotations leave the circle at float32. A factor 1 + e = 3/2 − |q|²/2r², which
+        is one Newton step for r/|q|, brings it back; the bound keeps it positive far away. What
+        is added to q is (e − (1 + e)(1 − cos)) q and a sine's share of its orthogonal: both are
+        small, and so is their rounding.
         """
         position, slack, momentum = state.position, state.slack, state.momentum
         assert slack is not None and momentum is not None
         length = torch.addcmul(position * position, slack, slack)
-        factor = length.mul_(like(self._inverse_square, length) * -0.5).add_(1.5).clamp_min_(0.25)
-        cos, sin = turn(momentum * step, factor)
+        half = like(self._inverse_square, length) * 0.5
+        excess = affine(length, 0.5, -half).clamp_min_(-0.75)
+        up, down = half_tangent(momentum, step)
+        versed = affine(excess, 2.0, 2.0).mul_(up).div_(torch.addcmul(up * up, down, down))
+        along = torch.addcmul(excess, versed, up, value=-1.0)
+        across = versed.mul_(down)
         return state._replace(
-            position=torch.addcmul(cos * position, sin, slack),
-            slack=torch.addcmul(cos.mul_(slack), sin, position, value=-1.0),
+            position=torch.addcmul(position, along, position).addcmul_(across, slack),
+            slack=torch.addcmul(slack, along, slack).addcmul_(across, position, value=-1.0),
         )
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:

@@ -16,7 +16,7 @@ from torch import Tensor
 from colangevin.constraints import Constraint, State
 from colangevin.integrators.dynamics import Action, OverdampedBy, advance
 from colangevin.optimizers.elementwise import copy_state
-from colangevin.optimizers.kernels import Kernel, announce, compile_kernel
+from colangevin.optimizers.kernels import Kernel, announce, compile_with_numbers
 
 EXAMPLE_SIZE = 8191
 """Size to trace with: no length of a list of numbers, so that it is taken for a variable."""
@@ -39,7 +39,7 @@ class Fused:
     """
 
     def __init__(self) -> None:
-        self._kernels: dict[tuple[object, ...], Kernel] = {}
+        self._kernels: dict[tuple[object, ...], tuple[Kernel, Kernel]] = {}
         self._calls: dict[tuple[object, ...], Call] = {}
         self._scratch: dict[tuple[object, ...], Tensor] = {}
         self.works = True
@@ -73,7 +73,7 @@ class Fused:
         noises: Sequence[Tensor] = ()
         if call.noisy:
             noises = [fill(out) for out in self._room(list(_drawn(state, actions)))]
-        call.kernel(*tensors, gradient, call.numbers, *noises)
+        call.kernel(call.numbers, *tensors, gradient, *noises)
         return True
 
     def _prepare(
@@ -101,9 +101,10 @@ class Fused:
                 announce(error, "the eager path is taken")
                 return None
         values = (*constraint.numbers(), weight_decay, *_flatten(actions))
-        numbers = torch.tensor(values, dtype=gradient.dtype, device=gradient.device)
+        kernel, prepare = self._kernels[kind]
+        numbers = prepare(torch.tensor(values, dtype=torch.float64)).to(gradient)
         noisy = any(True for _ in _drawn(state, actions))
-        return Call(self._kernels[kind], numbers, noisy, constraint, actions)
+        return Call(kernel, numbers, noisy, constraint, actions)
 
     def _room(self, drawn: Sequence[Tensor]) -> Sequence[Tensor]:
         """Scratch for noise, kept between steps: as much as the largest bucket has asked for."""
@@ -136,29 +137,28 @@ def _compile(
     gradient: Tensor,
     decays: bool,
     actions: Sequence[Action],
-) -> Kernel:
+) -> tuple[Kernel, Kernel]:
     """Trace the step with sizes as variables and compile it."""
     example = torch.zeros(EXAMPLE_SIZE, dtype=gradient.dtype, device=gradient.device)
     noises = len(list(_drawn(state, actions)))
     count = sum(tensor is not None for tensor in state) + 1
     numbers = example.new_ones(len(constraint.numbers()) + 1 + len(_flatten(actions)))
-    inputs = [*(example.clone() for _ in range(count)), numbers]
-    inputs += [example.clone() for _ in range(noises)]
+    inputs = [example.clone() for _ in range(count + noises)]
     body = _body(constraint, tuple(tensor is None for tensor in state), decays, actions)
-    return compile_kernel(body, inputs)
+    return compile_with_numbers(body, numbers, inputs)
 
 
 def _body(
     constraint: Constraint, absent: tuple[bool, ...], decays: bool, actions: Sequence[Action]
 ) -> Kernel:
-    """The step as a function of tensors alone: state, gradient, numbers, noises."""
+    """The step as a function of tensors alone: numbers, state, gradient, noises."""
     constants = len(constraint.numbers())
 
-    def body(*tensors: Tensor) -> None:
+    def body(numbers: Tensor, *tensors: Tensor) -> None:
         rest = iter(tensors)
         state = State(*[None if missing else next(rest) for missing in absent])  # type: ignore[arg-type]
         gradient = next(rest)
-        values = next(rest).unbind()
+        values = numbers.unbind()
         geometry = constraint.with_numbers(values[:constants])
         force = gradient + values[constants] * state.position if decays else gradient
         fields = iter(values[constants + 1 :])

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 
 Kernel: TypeAlias = Callable[..., Any]
@@ -28,18 +29,76 @@ def compile_kernel(body: Kernel, inputs: Sequence[Tensor]) -> Kernel:
         body: changes its tensors in place and returns nothing.
         inputs: tensors to trace and to try it with; equal sizes stay equal.
     """
+    graph = _trace(body, inputs)
+    return _compile(graph, _symbols(graph), inputs)
+
+
+def compile_with_numbers(
+    body: Kernel, numbers: Tensor, inputs: Sequence[Tensor]
+) -> tuple[Kernel, Kernel]:
+    """The same for a body whose first argument is a list of numbers.
+
+    What depends on them alone would be computed anew for every few weights. It is taken out of
+    the kernel, into a function that makes the kernel's first argument of the numbers.
+
+    Returns:
+        The kernel, and that function.
+    """
+    graph = _trace(body, [numbers, *inputs])
+    prepare = _take_out(graph.graph)
+    taken = prepare(numbers)
+    _, *symbols = _symbols(graph)
+    first = symbols[0].new_empty(taken.shape)
+    return _compile(graph, [first, *symbols], [taken, *inputs]), prepare
+
+
+def _trace(body: Kernel, inputs: Sequence[Tensor]) -> Any:
     # Imported here because it takes a second, which only those who fuse should wait.
-    import torch._inductor as inductor
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    graph = make_fx(body, tracing_mode="symbolic")(*inputs)
-    symbols = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    return make_fx(body, tracing_mode="symbolic")(*inputs)
+
+
+def _symbols(graph: Any) -> list[Any]:
+    """The arguments of a graph as they were traced, with symbols for their sizes."""
+    return [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def _compile(graph: Any, symbols: Sequence[Any], inputs: Sequence[Tensor]) -> Kernel:
+    import torch._inductor as inductor
+
     kernel: Kernel = inductor.compile(graph, symbols, options=OPTIONS)
     # Inductor wraps its kernel to keep it from being compiled again; the wrapper costs more
     # than the call.
     bare: Kernel = getattr(kernel, "_torchdynamo_orig_callable", kernel)
     bare(*inputs)  # what does not run here is no kernel
     return bare
+
+
+def _take_out(graph: Any) -> Kernel:
+    """Move the nodes that depend on the first argument alone into a graph of their own."""
+    from torch.fx import Graph, GraphModule
+
+    numbers, *nodes = graph.nodes
+    own = [numbers]
+    for node in nodes:
+        if node.all_input_nodes and all(source in own for source in node.all_input_nodes):
+            own.append(node)
+    outside = Graph()
+    copies: dict[Any, Any] = {}
+    for node in own:
+        copies[node] = outside.node_copy(node, copies.__getitem__)
+    needed = [node for node in own if any(user not in own for user in node.users)]
+    made = outside.call_function(torch.stack, ([copies[node] for node in needed],))
+    outside.output(made)
+    for index, node in enumerate(needed):
+        with graph.inserting_after(numbers):
+            number = graph.call_function(torch.ops.aten.select.int, (numbers, 0, index))
+        node.replace_all_uses_with(number, delete_user_cb=lambda user: user not in own)
+    for node in reversed(own[1:]):
+        graph.erase_node(node)
+    graph.owning_module.recompile()
+    return GraphModule({}, outside)
 
 
 def announce(error: Exception, instead: str) -> None:

@@ -39,6 +39,11 @@ def like(value: float | Tensor, reference: Tensor) -> float | Tensor:
     return value
 
 
+def flat(tensor: Tensor) -> Tensor:
+    """All entries in one dimension; what has no other is left as it is."""
+    return tensor if tensor.dim() == 1 else tensor.reshape(-1)
+
+
 def plus(x: Tensor, y: Tensor, factor: Scalar) -> Tensor:
     """x + factor · y, in one pass over memory where the factor is a plain number."""
     if isinstance(factor, Tensor):

@@ -18,6 +18,8 @@ from colangevin.integrators.dynamics import Action, OverdampedBy, advance
 from colangevin.optimizers.elementwise import copy_state
 from colangevin.optimizers.kernels import Kernel, announce, compile_with_numbers
 
+THREADED = 1 << 15
+"""Numbers from which on threads are worth waking, as in torch's own operations."""
 EXAMPLE_SIZE = 8191
 """Size to trace with: no length of a list of numbers, so that it is taken for a variable."""
 
@@ -60,7 +62,8 @@ class Fused:
         if not self.works or gradient.dim() != 1:
             return False
         # Plans stay the same from step to step, and so does all that follows from them.
-        key = (id(actions), id(constraint), weight_decay, gradient.dtype, gradient.device)
+        kind = (gradient.numel() >= THREADED, gradient.dtype, gradient.device)
+        key = (id(actions), id(constraint), weight_decay, *kind)
         call = self._calls.get(key)
         if call is None or call.actions is not actions or call.constraint is not constraint:
             call = self._prepare(constraint, state, gradient, weight_decay, actions)
@@ -85,8 +88,9 @@ class Fused:
         actions: Sequence[Action],
     ) -> Call | None:
         """The kernel and its numbers; None, announced once, if it cannot be compiled."""
-        decays = bool(weight_decay)
+        decays, threaded = bool(weight_decay), gradient.numel() >= THREADED
         kind = (
+            threaded,
             type(constraint),
             gradient.dtype,
             gradient.device,
@@ -95,7 +99,9 @@ class Fused:
         )
         if kind not in self._kernels:
             try:
-                self._kernels[kind] = _compile(constraint, state, gradient, decays, actions)
+                self._kernels[kind] = _compile(
+                    constraint, state, gradient, decays, actions, threaded
+                )
             except Exception as error:
                 self.works = False
                 announce(error, "the eager path is taken")
@@ -137,6 +143,7 @@ def _compile(
     gradient: Tensor,
     decays: bool,
     actions: Sequence[Action],
+    threaded: bool,
 ) -> tuple[Kernel, Kernel]:
     """Trace the step with sizes as variables and compile it."""
     example = torch.zeros(EXAMPLE_SIZE, dtype=gradient.dtype, device=gradient.device)
@@ -145,7 +152,7 @@ def _compile(
     numbers = example.new_ones(len(constraint.numbers()) + 1 + len(_flatten(actions)))
     inputs = [example.clone() for _ in range(count + noises)]
     body = _body(constraint, tuple(tensor is None for tensor in state), decays, actions)
-    return compile_with_numbers(body, numbers, inputs)
+    return compile_with_numbers(body, numbers, inputs, threaded)
 
 
 def _body(

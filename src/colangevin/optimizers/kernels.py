@@ -11,13 +11,10 @@ from torch import Tensor
 
 Kernel: TypeAlias = Callable[..., Any]
 
-OPTIONS = {
-    "cpp.enable_floating_point_contract_flag": "fast",
-    "cpp.dynamic_threads": True,
-    "size_asserts": False,
-}
-"""Multiply and add in one instruction; as many threads as torch has when it is called; no checks
-of sizes that the caller has made."""
+OPTIONS = {"cpp.enable_floating_point_contract_flag": "fast", "size_asserts": False}
+"""Multiply and add in one instruction; no checks of sizes that the caller has made."""
+THREADS = {True: {"cpp.dynamic_threads": True}, False: {"cpp.threads": 1}}
+"""As many threads as torch has when the kernel is called, or one."""
 
 
 def compile_kernel(body: Kernel, inputs: Sequence[Tensor]) -> Kernel:
@@ -30,16 +27,22 @@ def compile_kernel(body: Kernel, inputs: Sequence[Tensor]) -> Kernel:
         inputs: tensors to trace and to try it with; equal sizes stay equal.
     """
     graph = _trace(body, inputs)
-    return _compile(graph, _symbols(graph), inputs)
+    return _compile(graph, _symbols(graph), inputs, threaded=True)
 
 
 def compile_with_numbers(
-    body: Kernel, numbers: Tensor, inputs: Sequence[Tensor]
+    body: Kernel, numbers: Tensor, inputs: Sequence[Tensor], threaded: bool
 ) -> tuple[Kernel, Kernel]:
     """The same for a body whose first argument is a list of numbers.
 
     What depends on them alone would be computed anew for every few weights. It is taken out of
     the kernel, into a function that makes the kernel's first argument of the numbers.
+
+    Args:
+        body: as above.
+        numbers: its first argument.
+        inputs: the others.
+        threaded: whether to divide the work; waking a thread takes longer than a small tensor.
 
     Returns:
         The kernel, and that function.
@@ -49,7 +52,7 @@ def compile_with_numbers(
     taken = prepare(numbers)
     _, *symbols = _symbols(graph)
     first = symbols[0].new_empty(taken.shape)
-    return _compile(graph, [first, *symbols], [taken, *inputs]), prepare
+    return _compile(graph, [first, *symbols], [taken, *inputs], threaded), prepare
 
 
 def _trace(body: Kernel, inputs: Sequence[Tensor]) -> Any:
@@ -64,10 +67,12 @@ def _symbols(graph: Any) -> list[Any]:
     return [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
 
 
-def _compile(graph: Any, symbols: Sequence[Any], inputs: Sequence[Tensor]) -> Kernel:
+def _compile(
+    graph: Any, symbols: Sequence[Any], inputs: Sequence[Tensor], threaded: bool
+) -> Kernel:
     import torch._inductor as inductor
 
-    kernel: Kernel = inductor.compile(graph, symbols, options=OPTIONS)
+    kernel: Kernel = inductor.compile(graph, symbols, options=OPTIONS | THREADS[threaded])
     # Inductor wraps its kernel to keep it from being compiled again; the wrapper costs more
     # than the call.
     bare: Kernel = getattr(kernel, "_torchdynamo_orig_callable", kernel)

@@ -53,7 +53,7 @@ class Bucket:
             if all(t.shape == tensors[0].shape and t.dtype is dtype for t in tensors):
                 # One call for all, and wide weights stay in their own memory layout.
                 batch = self.constraint.to_batch(torch.stack(tuple(tensors)), batch_dims=1)
-                return batch.flatten(0, batch.dim() - self._dims)
+                return batch.detach().flatten(0, batch.dim() - self._dims)
         batches = [self._lay_out(tensor, dtype) for tensor in tensors]
         if len(batches) == 1:
             return batches[0]

@@ -57,18 +57,16 @@ class Resident:
     def commit(self, state_of: StateOf, new: State | None = None) -> None:
         """Write back a new state, or the one that ``read`` gave and that was changed in place."""
         assert self._state is not None
-        parts = self._parts
         if new is not None and len(self._views) == 1:
             # A new momentum can take the place of the old one; the parameter has to stay.
             self._state.position.copy_(new.position)
             self._state, self._unbound = new._replace(position=self._state.position), True
         elif new is not None:
-            parts = new.position.split(self._rows)
-            for target, value in zip(self._state[1:], new[1:], strict=True):
+            for target, value in zip(self._state, new, strict=True):
                 if target is not None and value is not None:
                     target.copy_(value)
         if len(self._views) > 1:
-            torch._foreach_copy_(self._views, parts)
+            torch._foreach_copy_(self._views, self._parts)
         if self._unbound:
             self._bind(state_of, self._state)
 

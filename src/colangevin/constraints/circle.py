@@ -141,20 +141,24 @@ class Circle(Constraint):
         is added to q is (e − (1 + e)(1 − cos)) q and a sine's share of its orthogonal: both are
         small, and so is their rounding.
         """
-        position, slack, momentum = state.position, state.slack, state.momentum
-        assert slack is not None and momentum is not None
-        length = torch.addcmul(position * position, slack, slack)
-        half = like(self._inverse_square, length) * 0.5
-        # In a compiled kernel relu is one instruction, and a bound that minds NaN three.
-        bounded = affine(length, 1.25, -half).relu_()
-        up, down = half_tangent(momentum, step)
-        versed = affine(bounded, 0.5, 2.0).mul_(up).div_(torch.addcmul(up * up, down, down))
-        along = bounded.sub_(0.75).addcmul_(versed, up, value=-1.0)
-        across = versed.mul_(down)
+        position, slack = state.position, state.slack
+        assert slack is not None
+        along, across = self._change(state, step)
         return state._replace(
             position=torch.addcmul(position, along, position).addcmul_(across, slack),
             slack=torch.addcmul(slack, along, slack).addcmul_(across, position, value=-1.0),
         )
+
+    def _change(self, state: State, step: Scalar) -> tuple[Tensor, Tensor]:
+        """How much of q itself and of its orthogonal a drift adds to it."""
+        position, slack, momentum = state.position, state.slack, state.momentum
+        assert slack is not None and momentum is not None
+        half = like(self._inverse_square, position) * 0.5
+        # In a compiled kernel relu is one instruction, and a bound that minds NaN three.
+        bounded = affine((position * position).addcmul_(slack, slack), 1.25, -half).relu_()
+        up, down = half_tangent(momentum, step)
+        versed = affine(bounded, 0.5, 2.0).mul_(up).div_((up * up).addcmul_(down, down))
+        return bounded.sub_(0.75).addcmul_(versed, up, value=-1.0), versed.mul_(down)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """(θ, ξ) ← r (θ̄, ξ̄) / |(θ̄, ξ̄)|: (4.47) with atan2 in the place of arctan."""

@@ -49,17 +49,22 @@ class Bucket:
     def gather(self, tensors: Sequence[Tensor]) -> Tensor:
         """Lay tensors of the parameters' shapes out as one batch."""
         dtype = work_dtype(self.parameters[0].dtype)
-        if len(tensors) > 1 and not (self.constraint.elementwise or self.constraint.joint):
-            if all(t.shape == tensors[0].shape and t.dtype is dtype for t in tensors):
-                # One call for all, and wide weights stay in their own memory layout.
-                batch = self.constraint.to_batch(torch.stack(tuple(tensors)), batch_dims=1)
-                return batch.detach().flatten(0, batch.dim() - self._dims)
+        if self._stackable(tensors, dtype):
+            # One call for all, and wide weights stay in their own memory layout.
+            batch = self.constraint.to_batch(torch.stack(tuple(tensors)), batch_dims=1)
+            return batch.detach().flatten(0, batch.dim() - self._dims)
         batches = [self._lay_out(tensor, dtype) for tensor in tensors]
         if len(batches) == 1:
             return batches[0]
         if batches[0].dim() == 3 and batches[0].stride(-1) != 1:
             return torch.cat([batch.mT for batch in batches]).mT
         return torch.cat(batches, dim=1 if self.constraint.joint else 0)
+
+    def _stackable(self, tensors: Sequence[Tensor], dtype: torch.dtype) -> bool:
+        if len(tensors) == 1 or self.constraint.elementwise or self.constraint.joint:
+            return False
+        shape = tensors[0].shape
+        return all(tensor.shape == shape and tensor.dtype is dtype for tensor in tensors)
 
     @functools.cached_property
     def _dims(self) -> int:

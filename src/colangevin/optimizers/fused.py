@@ -121,9 +121,7 @@ def _drawn(state: State, actions: Sequence[Action]) -> Iterator[Tensor]:
                 yield state.slack
 
 
-def _compile(
-    plan: Plan, state: State, gradient: Tensor, threaded: bool
-) -> tuple[Kernel, Kernel]:
+def _compile(plan: Plan, state: State, gradient: Tensor, threaded: bool) -> tuple[Kernel, Kernel]:
     """Trace the step with sizes as variables and compile it."""
     example = torch.zeros(EXAMPLE_SIZE, dtype=gradient.dtype, device=gradient.device)
     noises = len(list(_drawn(state, plan.actions)))

@@ -11,9 +11,15 @@ from torch import Tensor
 
 Kernel: TypeAlias = Callable[..., Any]
 
-OPTIONS = {"cpp.enable_floating_point_contract_flag": "fast", "size_asserts": False}
+OPTIONS: dict[str, object] = {
+    "cpp.enable_floating_point_contract_flag": "fast",
+    "size_asserts": False,
+}
 """Multiply and add in one instruction; no checks of sizes that the caller has made."""
-THREADS = {True: {"cpp.dynamic_threads": True}, False: {"cpp.threads": 1}}
+THREADS: dict[bool, dict[str, object]] = {
+    True: {"cpp.dynamic_threads": True},
+    False: {"cpp.threads": 1},
+}
 """As many threads as torch has when the kernel is called, or one."""
 
 
@@ -68,11 +74,11 @@ def _symbols(graph: Any) -> list[Any]:
 
 
 def _compile(
-    graph: Any, symbols: Sequence[Any], inputs: Sequence[Tensor], threaded: bool
+    graph: Any, symbols: list[Any], inputs: Sequence[Tensor], threaded: bool
 ) -> Kernel:
     import torch._inductor as inductor
 
-    kernel: Kernel = inductor.compile(graph, symbols, options=OPTIONS | THREADS[threaded])
+    kernel: Kernel = inductor.compile(graph, symbols, options={**OPTIONS, **THREADS[threaded]})
     # Inductor wraps its kernel to keep it from being compiled again; the wrapper costs more
     # than the call.
     bare: Kernel = getattr(kernel, "_torchdynamo_orig_callable", kernel)

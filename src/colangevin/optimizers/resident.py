@@ -27,7 +27,7 @@ class Resident:
         self.bucket = bucket
         self._state: State | None = None
         self._views: list[Tensor] = []
-        self._parts: Sequence[Tensor] = ()
+        self._parts: list[Tensor] = []
         self._places: list[tuple[int, torch.dtype]] = []
         self._bound: list[tuple[Tensor, dict[str, Any], list[tuple[str, Tensor]]]] = []
         self._unbound = True
@@ -87,7 +87,7 @@ class Resident:
         constraint = self.bucket.constraint
         self._state = self.bucket.read(state_of, momentum)
         self._views = [constraint.to_batch(p.detach()) for p in self.bucket.parameters]
-        self._parts = self._state.position.split(self._rows)
+        self._parts = list(self._state.position.split(self._rows))
         self._places = [(p.data_ptr(), p.dtype) for p in self.bucket.parameters]
         self._unbound = True
         return self._state

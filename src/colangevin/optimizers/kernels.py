@@ -73,9 +73,7 @@ def _symbols(graph: Any) -> list[Any]:
     return [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
 
 
-def _compile(
-    graph: Any, symbols: list[Any], inputs: Sequence[Tensor], threaded: bool
-) -> Kernel:
+def _compile(graph: Any, symbols: list[Any], inputs: Sequence[Tensor], threaded: bool) -> Kernel:
     import torch._inductor as inductor
 
     kernel: Kernel = inductor.compile(graph, symbols, options={**OPTIONS, **THREADS[threaded]})

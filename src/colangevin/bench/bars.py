@@ -26,7 +26,7 @@ WHY = {
     "small": "matrices this small are bound by calls and copies, not by arithmetic",
     "training": "the optimizer's share of the step is larger than the bar allows",
     "blocks": (
-        "eager code holds about nine temporaries of one block (131,072 numbers) at a time, however "
+        "eager code holds about six temporaries of one block (114,688 numbers) at a time, however "
         "large the network is"
     ),
     "scratch": (

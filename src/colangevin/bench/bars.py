@@ -10,24 +10,35 @@ from colangevin.bench.record import Bar, Record, Row
 VIOLATION = 1e-6
 STEPS = 1000
 
-STREAMS = (
-    "a step must read θ, ξ, ω and the gradient and write θ, ξ, ω: 7 streams of memory where SGD "
-    "with momentum has 5, and about 25 operations a weight where SGD has 4"
+CALLS = (
+    "each of the three buckets takes a call, which together cost about as much time as half of "
+    "SGD's step or more"
 )
 WHY = {
-    "fused": STREAMS,
-    "eager": STREAMS + "; eager code makes a pass over the block for each operation",
-    "overdamped": "5 streams of memory where SGD has 3, and a division and a square root",
+    "fused": (
+        "the kernel has about 21 operations a weight, one of them a division, where SGD has 4 "
+        "(with its seven streams of memory but little arithmetic it would be as fast as SGD); "
+        + CALLS
+    ),
+    "eager": (
+        "eager code makes 27 passes over a block, each with a call of its own, where fused SGD "
+        "makes one"
+    ),
+    "overdamped": "the kernel has a division and a square root where SGD has neither; " + CALLS,
     "noise": "the normals are drawn by `normal_` and read again by the step",
     "products": (
         "the s × s iterations and the copies into and out of the batch come on top of three "
         "large products"
     ),
-    "small": "matrices this small are bound by calls and copies, not by arithmetic",
+    "small": (
+        "two to three s × s iterations, of seven small operations each, come on top of three "
+        "products; separate tensors are copied into a batch and back as well"
+    ),
     "training": "the optimizer's share of the step is larger than the bar allows",
     "blocks": (
-        "eager code holds about six temporaries of one block (114,688 numbers) at a time, however "
-        "large the network is"
+        "with noise the fused step keeps one normal for each weight of the largest bucket, and the "
+        "batch of the small parameters comes on top; eager code holds about six temporaries of one "
+        "block (114,688 numbers) at a time, however large the network is"
     ),
     "scratch": (
         "all new weights and momenta are computed before the first is written, so that a "

@@ -200,8 +200,15 @@ def train(method: str, seed: int, options: argparse.Namespace, data: Any, weight
 # --- the report -----------------------------------------------------------------------------------
 
 
+def finished(record: dict[str, Any], method: str) -> list[dict[str, Any]]:
+    """The method's runs, of those seeds that every method has finished."""
+    seeds = [{r["seed"] for r in record["runs"] if r["method"] == m} for m in METHODS]
+    common = set.intersection(*seeds)
+    return [r for r in record["runs"] if r["method"] == method and r["seed"] in common]
+
+
 def spread(record: dict[str, Any], method: str, step: str) -> tuple[float, float]:
-    values = [r["test_accuracy"][step] for r in record["runs"] if r["method"] == method]
+    values = [r["test_accuracy"][step] for r in finished(record, method)]
     tensor = torch.tensor(values, dtype=torch.float64)
     return float(tensor.mean()), float(tensor.std())
 
@@ -216,7 +223,7 @@ def table(record: dict[str, Any]) -> str:
         cells = [
             "{:.1f} ± {:.1f} %".format(*(100 * v for v in spread(record, method, s))) for s in steps
         ]
-        seconds = [r["processor_seconds"] for r in record["runs"] if r["method"] == method]
+        seconds = [r["processor_seconds"] for r in finished(record, method)]
         lines.append(f"| {method} | {' | '.join(cells)} | {sum(seconds) / len(seconds):.0f} |")
     return "\n".join(lines)
 
@@ -244,7 +251,8 @@ def draw(record: dict[str, Any], path: Path) -> None:
         right.errorbar(
             numbers, [p[0] for p in pairs], [p[1] for p in pairs], label=method, capsize=3
         )
-    right.set(xlabel="step", ylabel="test accuracy", title="CIFAR-10, mean and deviation")
+    seeds = len(finished(record, METHODS[0]))
+    right.set(xlabel="step", ylabel="test accuracy", title=f"CIFAR-10, {seeds} seeds")
     right.legend()
     right.grid(alpha=0.3)
     figure.tight_layout()

@@ -2,8 +2,8 @@
 
 The setting of the thesis's section 5.4 on a small scale. The classifier is fast, all layers before
 it are slow, k = 5; full fine-tuning has the step h/k everywhere, multirate h/k for the head and h
-for the rest, without weight decay or schedule. h/k is the thesis's, 0.001, which is also the best of
-0.001, 0.003 and 0.01 for full fine-tuning here (seed 99). The script measures
+for the rest, without weight decay or schedule. h/k is the thesis's, 0.001, which is also the best
+of 0.001, 0.003 and 0.01 for full fine-tuning here (seed 99). The script measures
 
 - the time of a training step, the three methods in turn in one run, beside the ratio
   kL / (L + (k - 1) l) that (5.6) predicts for the backward passes;

@@ -34,16 +34,16 @@ def quasi_newton(
         True
     """
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    excess = gram - eye
+    half_excess = (gram - eye) / 2
     # The start Λ = sym(S) − I is exact to first order in Q̄ − Q, which leaves a residual of
     # second order.
     multiplier = (overlap + overlap.mT) / 2 - eye
     for _ in range(max_iterations):
-        # −LS − SᵀL + LL = X + Xᵀ with X = L(L/2 − S): one product an iteration.
-        mixed = multiplier @ (multiplier / 2 - overlap)
-        residual = excess + mixed + mixed.mT
+        # M − I − LS − SᵀL + LL = X + Xᵀ with X = (M − I)/2 − L(S − L/2): one product an iteration.
+        mixed = half_excess - multiplier @ torch.add(overlap, multiplier, alpha=-0.5)
+        residual = mixed + mixed.mT
         error = residual.abs().amax(dim=(-2, -1))
-        multiplier = multiplier + residual / 2
+        multiplier = torch.add(multiplier, residual, alpha=0.5)
         if look and not bool((error > tolerance).any()):
             break
     return multiplier, error

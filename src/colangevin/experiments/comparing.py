@@ -126,7 +126,8 @@ def number(
 
     Args:
         text: what is measured.
-        paper: the paper's value and standard deviation, if it states one.
+        paper: the paper's value and standard deviation; one that it does not state is taken to
+            be as large as that of the runs.
         ours: the runs.
         ordered: whether the method is where the paper has it among the others.
         digits: of the numbers.
@@ -141,7 +142,8 @@ def number(
     mean, deviation, count = mean_std(ours.values)
     if not count:
         return Claim(text, stated, ours.text(digits), NOT_REPRODUCED, "every run diverged")
-    both = math.sqrt(_known(deviation) ** 2 + (spread or 0.0) ** 2)
+    own = _known(deviation)
+    both = math.hypot(own, own if spread is None else spread)
     if abs(mean - value) <= 2 * both and ordered:
         return Claim(text, stated, ours.text(digits), REPRODUCED)
     apart = f"{mean - value:+.{digits}f} from the paper's"

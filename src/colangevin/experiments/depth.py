@@ -186,9 +186,6 @@ def run(job: Job, log: Log) -> None:
     )
     if not ensembles.train(ensemble, training, log):
         return
-    if not ensemble.active:  # the training ended there
-        nobody = [None] * len(seeds)
-        log.append(epoch=ensemble.epochs, **dict.fromkeys(MEASURED, nobody))
     worst = float(ensemble.violation().max()) if ensemble.active else None
     log.finish(violation=worst, removed=ensembles.removals(ensemble))
 

@@ -6,6 +6,7 @@ from colangevin.experiments import (
     depth_orthogonal,
     depth_penalty,
     depth_temperature,
+    fashion_circle,
     spiral_classifiers,
     spiral_curvature,
     spiral_gradients,
@@ -21,6 +22,7 @@ _ALL: tuple[Experiment, ...] = (
     depth_orthogonal.EXPERIMENT,
     depth_penalty.EXPERIMENT,
     depth_temperature.EXPERIMENT,
+    fashion_circle.EXPERIMENT,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

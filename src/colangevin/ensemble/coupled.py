@@ -119,6 +119,9 @@ class Coupled:
 
 
 def _finite(gradient: Tensor) -> Tensor:
+    """The gradient with 0 for the members whose own is not finite."""
+    if gradient.device.type == "cpu" and bool(gradient.sum().isfinite()):
+        return gradient  # a sum has a NaN or an infinity if any of its terms has
     good = gradient.isfinite().flatten(1).all(dim=1)
     return torch.where(good.view(-1, *[1] * (gradient.dim() - 1)), gradient, 0.0)
 

@@ -76,6 +76,8 @@ def train(ensemble: Ensemble, training: Training, log: Log) -> bool:
             last = time.perf_counter()
         if not going:
             return False
+    if not ensemble.active:
+        _note_nobody(ensemble, log)
     return True
 
 
@@ -85,6 +87,13 @@ def _note(ensemble: Ensemble, training: Training, log: Log) -> None:
         epoch=ensemble.epochs,
         **{name: everyone(ensemble, values) for name, values in measured.items()},
     )
+
+
+def _note_nobody(ensemble: Ensemble, log: Log) -> None:
+    """A last row without numbers, where every member has diverged."""
+    nobody = [None] * len(ensemble.seeds)
+    names = [name for name in log.record.history if name != "epoch"]
+    log.append(epoch=ensemble.epochs, **dict.fromkeys(names, nobody))
 
 
 def everyone(ensemble: Ensemble, values: Tensor) -> list[float | None]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from colangevin.experiments import (
+    depth_orthogonal,
+    depth_penalty,
+    depth_temperature,
+    fashion_circle,
     spiral_classifiers,
     spiral_curvature,
     spiral_gradients,
@@ -15,6 +19,10 @@ _ALL: tuple[Experiment, ...] = (
     spiral_curvature.EXPERIMENT,
     spiral_gradients.EXPERIMENT,
     spiral_temperature.EXPERIMENT,
+    depth_orthogonal.EXPERIMENT,
+    depth_penalty.EXPERIMENT,
+    depth_temperature.EXPERIMENT,
+    fashion_circle.EXPERIMENT,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

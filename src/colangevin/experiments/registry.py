@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from colangevin.experiments import (
+    cifar_orthogonal,
     spiral_classifiers,
     spiral_curvature,
     spiral_gradients,
@@ -15,6 +16,7 @@ _ALL: tuple[Experiment, ...] = (
     spiral_curvature.EXPERIMENT,
     spiral_gradients.EXPERIMENT,
     spiral_temperature.EXPERIMENT,
+    cifar_orthogonal.EXPERIMENT,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

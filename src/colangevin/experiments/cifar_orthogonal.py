@@ -36,20 +36,13 @@ PAPER: dict[str, Any] = {
     "batch_size": 128,
     "lr": 0.1,
 }
-SMALL = {"blocks": [1, 1, 1], "width": 16, "batches": [1, 2]}
+SMALL = PAPER | {"blocks": [1, 1, 1], "width": 16, "batches": [1, 2], "train_images": 20_000}
+TINY = {"blocks": [1, 1], "width": 4, "train_images": 64, "test_images": 64, "batch_size": 32}
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {
-        **PAPER,
-        **SMALL,
-        **{"runs": 1, "epochs": 3, "blocks": [1, 1], "width": 4, "batch_size": 32},
-        **{"train_images": 64, "test_images": 64},
-    },
-    "laptop": {
-        **PAPER,
-        **SMALL,
-        **{"runs": 1, "epochs": 6, "width": 8, "train_images": 5_000, "test_images": 2_000},
-    },
-    "full": {**PAPER, **SMALL, "runs": 2, "epochs": 12, "train_images": 20_000},
+    "smoke": SMALL | TINY | {"runs": 1, "epochs": 3},
+    "laptop": SMALL
+    | {"runs": 1, "epochs": 6, "width": 8, "train_images": 5_000, "test_images": 2_000},
+    "full": SMALL | {"runs": 2, "epochs": 12},
 }
 METHODS: dict[str, dict[str, Any]] = {
     "sgd-m": {"label": "SGD-m", "momentum": 0.9},

@@ -8,6 +8,7 @@ from colangevin.experiments import (
     spiral_curvature,
     spiral_gradients,
     spiral_temperature,
+    transformer_circle,
 )
 from colangevin.experiments.experiment import Experiment
 
@@ -17,6 +18,7 @@ _ALL: tuple[Experiment, ...] = (
     spiral_gradients.EXPERIMENT,
     spiral_temperature.EXPERIMENT,
     cifar_orthogonal.EXPERIMENT,
+    transformer_circle.EXPERIMENT,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

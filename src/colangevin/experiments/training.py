@@ -100,7 +100,7 @@ class Run:
         >>> run = Run(Training(begin, loss, dict, items=4, batch_size=2, epochs=50), seed=0)
         >>> for _ in range(100):
         ...     run.advance()
-        >>> run.step, float(loss(run.model, torch.arange(4))) < 0.5
+        >>> run.step, loss(run.model, torch.arange(4)).item() < 0.5
         (100, True)
     """
 

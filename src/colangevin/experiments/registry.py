@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from colangevin.experiments import (
+    cifar_orthogonal,
     depth_orthogonal,
     depth_penalty,
     depth_temperature,
@@ -11,6 +12,7 @@ from colangevin.experiments import (
     spiral_curvature,
     spiral_gradients,
     spiral_temperature,
+    transformer_circle,
 )
 from colangevin.experiments.experiment import Experiment
 
@@ -23,6 +25,8 @@ _ALL: tuple[Experiment, ...] = (
     depth_penalty.EXPERIMENT,
     depth_temperature.EXPERIMENT,
     fashion_circle.EXPERIMENT,
+    cifar_orthogonal.EXPERIMENT,
+    transformer_circle.EXPERIMENT,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

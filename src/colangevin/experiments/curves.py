@@ -1,0 +1,70 @@
+"""Curves over epochs: mean over the runs, with their range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colangevin.experiments.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLORS = ("#4c72b0", "#dd8452", "#55a868", "#8172b3", "#c44e52", "#937860")
+STYLES = ("-", "--", "-.", (0, (1, 1.5)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+"""Different dashes: curves that lie on one another can be told apart."""
+
+
+def draw_curves(
+    rows: Sequence[tuple[Mapping[str, str], Sequence[Record]]],
+    *,
+    titles: Sequence[str] = (),
+    lines: Sequence[float] = (),
+) -> Figure:
+    """Draw panels of curves, one curve a record.
+
+    Args:
+        rows: for each row of panels, their quantities with labels, and the records.
+        titles: of the rows.
+        lines: epochs to mark.
+
+    Example:
+        >>> history = {"epoch": [1, 2], "loss": [[1.0, 1.2], [0.5, 0.7]]}
+        >>> record = Record("a", "sgd", 0, {"label": "SGD"}, history=history)
+        >>> len(draw_curves([({"loss": "test loss"}, [record])]).axes)
+        1
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    width = max(len(panels) for panels, _ in rows)
+    figure = Figure(figsize=(max(6.0, 4.2 * width), 3.6 * len(rows)), layout="constrained")
+    axes = figure.subplots(len(rows), width, squeeze=False)
+    for row, (panels, records) in enumerate(rows):
+        for axis, (key, label) in zip(axes[row], panels.items(), strict=True):
+            for color, style, record in zip(COLORS, STYLES, records, strict=False):
+                _curve(axis, record, key, color, style)
+            for line in lines:
+                axis.axvline(line, color="black", linestyle=":", linewidth=1)
+            axis.set(xlabel="epoch", ylabel=label)
+            if row < len(titles):
+                axis.set_title(titles[row])
+            axis.grid(alpha=0.3)
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axis.legend()
+    return figure
+
+
+def _curve(axis: Any, record: Record, key: str, color: str, style: Any) -> None:
+    factor = 100.0 if key.endswith("accuracy") else 1.0
+    epochs = record.history["epoch"]
+    values = factor * np.ma.masked_invalid(np.array(record.series(key)))
+    mark = "o" if len(epochs) < 25 else ""
+    name = record.settings["label"]
+    line = {"color": color, "linestyle": style, "marker": mark, "markersize": 3}
+    axis.plot(epochs, values.mean(axis=1), label=name, **line)
+    if values.shape[1] > 1:
+        low, high = values.min(axis=1), values.max(axis=1)
+        axis.fill_between(epochs, low, high, color=color, alpha=0.2, linewidth=0)

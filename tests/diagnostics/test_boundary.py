@@ -1,0 +1,72 @@
+"""Curvature of boundaries and slopes of predictions, on classifiers that are known exactly."""
+
+import numpy as np
+import pytest
+import torch
+
+from colangevin.diagnostics.boundary import (
+    NONE,
+    Curvature,
+    boundary_curvature,
+    curvature,
+    section_gradients,
+)
+
+
+def disc(radius):
+    return lambda points: (radius - points.norm(dim=1)) * 20
+
+
+@pytest.mark.parametrize("radius", [0.25, 0.5, 1.0])
+def test_the_curvature_of_a_circle(radius):
+    """The points of a contour do not lie evenly, so the estimate is a little high, never low."""
+    found = boundary_curvature(disc(radius), grid=400)
+    assert 1.0 <= found.mean * radius < 1.3
+    assert found.points > 400 * radius
+
+
+def test_a_straight_boundary_has_none():
+    found = boundary_curvature(lambda points: points[:, 0] - 0.3 * points[:, 1], grid=101)
+    assert found.points > 100
+    assert found.mean < 1e-2
+
+
+def test_no_boundary_at_all():
+    found = boundary_curvature(lambda points: points[:, 0] + 100, grid=50)
+    assert found == NONE and np.isnan(found.mean) and np.isnan(found.deviation)
+
+
+def test_sums_of_boundaries_are_those_of_all_points():
+    lines = [np.random.default_rng(seed).normal(size=(30, 2)).cumsum(axis=0) for seed in range(3)]
+    values = [curvature(line) for line in lines]
+    total = NONE
+    for v in values:
+        total = total + Curvature(len(v), float(v.sum()), float((v**2).sum()), float(v.max()))
+    everything = np.concatenate(values)
+    assert total.mean == pytest.approx(everything.mean())
+    assert total.deviation == pytest.approx(everything.std())
+    assert total.largest == everything.max()
+
+
+def test_the_formula_is_that_of_an_ellipse():
+    """κ = ab / (a² sin² + b² cos²)^{3/2} at the angle t of (a cos t, b sin t)."""
+    t = np.linspace(0, 2 * np.pi, 2001)
+    line = np.stack([2 * np.cos(t), np.sin(t)], axis=1)
+    exact = 2 / (4 * np.sin(t) ** 2 + np.cos(t) ** 2) ** 1.5
+    assert np.allclose(curvature(line)[5:-5], exact[5:-5], rtol=1e-3)
+
+
+def test_points_that_coincide_are_left_out():
+    line = np.array([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [2.0, 1.0]])
+    assert np.isfinite(curvature(line)).all()
+    assert len(curvature(line)) < len(line)
+    assert len(curvature(line[:2])) == 0
+
+
+def test_slopes_of_predictions():
+    """p = σ(8x): |∂p/∂x| = 8 p (1 − p) along y = 0, and nothing along x = 0."""
+    along_x, along_y = section_gradients(lambda points: 8 * points[:, 0], extent=1.0, grid=2001)
+    x = torch.linspace(-1, 1, 2001, dtype=torch.float64)
+    p = torch.sigmoid(8 * x)
+    assert torch.allclose(along_x, 8 * p * (1 - p), atol=1e-3)
+    assert along_y.max() == 0

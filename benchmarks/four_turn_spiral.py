@@ -78,7 +78,7 @@ def lol(model: nn.Module, s: Settings) -> torch.optim.Optimizer:
 
 
 def sgd(model: nn.Module, s: Settings) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=s["h"])
+    return torch.optim.SGD(model.parameters(), lr=s["h"], momentum=s.get("momentum", 0.0))
 
 
 def sgld(model: nn.Module, s: Settings) -> torch.optim.Optimizer:
@@ -90,13 +90,15 @@ def adam(model: nn.Module, s: Settings) -> torch.optim.Optimizer:
 
 
 ADLALA = {"h": 0.25, "temperature": 1e-4, "friction": 0.1, "noise": 0.01, "coupling": 0.05}
-METHODS: dict[
-    str, tuple[Callable[[nn.Module, Settings], torch.optim.Optimizer], list[Settings]]
-] = {
+MOMENTA = [(0.0625, 0.975), (0.01, 0.9), (0.05, 0.9), (0.1, 0.9)]
+"""The first is AdLaLa's h² and e^(−γh): its step without noise and without adaptation."""
+SGLDS = [(0.1, 0.005), (0.1, 0.01), (0.1, 0.05), (0.1, 0.1), (0.5, 0.01), (1.0, 0.01)]
+METHODS: dict[str, tuple[Maker, list[Settings]]] = {
     "AdLaLa": (adlala, [ADLALA]),
     "LOL": (lol, [{"h": h, "friction": 0.01, "temperature": 1e-3} for h in (0.1, 0.25)]),
-    "SGD": (sgd, [{"h": h} for h in (0.05, 0.1, 0.2, 0.5)]),
-    "SGLD": (sgld, [{"h": 0.1, "noise": noise} for noise in (0.005, 0.01, 0.05, 0.1)]),
+    "SGD": (sgd, [{"h": h} for h in (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)]),
+    "SGD with momentum": (sgd, [{"h": h, "momentum": momentum} for h, momentum in MOMENTA]),
+    "SGLD": (sgld, [{"h": h, "noise": noise} for h, noise in SGLDS]),
     "Adam": (adam, [{"h": h} for h in (0.001, 0.005, 0.01, 0.05)]),
 }
 THESIS: dict[str, Settings] = {
@@ -158,7 +160,7 @@ def train(
         if step in CHECKPOINTS:
             results = evaluate(model, test_inputs, test_labels)
             for own, accuracy, loss in zip(history, *results, strict=True):
-                own.append({"step": step, "test_accuracy": accuracy, "test_loss": loss})
+                own.append({"step": step, "test_accuracy": accuracy, "test_loss": round(loss, 5)})
     seconds = round((time.process_time() - begun) / len(seeds), 1)
     ends = zip(seeds, history, *evaluate(model, inputs, labels), strict=True)
     return [
@@ -169,7 +171,7 @@ def train(
             "seed": seed,
             "history": own,
             "train_accuracy": accuracy,
-            "train_loss": loss,
+            "train_loss": round(loss, 5),
             "processor_seconds": seconds,
         }
         for seed, own, accuracy, loss in ends

@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from colangevin import ColangevinError, Constraint, State  # noqa: E402
+from colangevin import ColangevinError, Constraint, General, State  # noqa: E402
 from colangevin.integrators import advance  # noqa: E402
 from registry import CASES, RUNS, TOLERANCE, Case, Run  # noqa: E402
 
@@ -51,6 +52,7 @@ class Copies:
 
     def __init__(self, case: Case, dtype: torch.dtype) -> None:
         self.case, self.constraint = case, case.bound()
+        trace(self.constraint)
         position = self._both(case.join(self.constraint, case.weights(dtype)))
         slack = self.constraint.lift(position)
         bare = slack is None or self.constraint.elementwise
@@ -91,6 +93,31 @@ class Copies:
         one = position[half] if self.constraint.elementwise else position.chunk(2)[half]
         weights = [weight.double() for weight in self.case.split(self.constraint, one)]
         return float(self.case.violated(*weights))
+
+
+def trace(constraint: Constraint) -> None:
+    """Let a general constraint evaluate g and its Jacobian as graphs of plain operations.
+
+    They are what vmap and jacrev do, without the cost of asking them anew in every step.
+    """
+    if not isinstance(constraint, General):
+        return
+    for name in ("_values", "_linearise"):
+        object.__setattr__(constraint, name, Traced(getattr(constraint, name)))
+
+
+class Traced:
+    """A function of a batch that is traced once for a shape."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._graphs: dict[Any, Any] = {}
+
+    def __call__(self, batch: Tensor) -> Any:
+        key = batch.shape, batch.dtype
+        if key not in self._graphs:
+            self._graphs[key] = make_fx(lambda points: self._function(points))(batch)
+        return self._graphs[key](batch)
 
 
 def _worst(values: Tensor, half: int) -> float:

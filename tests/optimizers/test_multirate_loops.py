@@ -433,6 +433,19 @@ def test_parameters_owned_by_both():
         cl.Multirate(fast, slow)
 
 
+def test_parameters_owned_by_both_parts_of_sgd():
+    rates = cl.last_layers_fast(network())
+    with pytest.raises(ValueError, match="different parameters, but 1 are in both"):
+        cl.Multirate.sgd(rates.fast, [*rates.slow, rates.fast[0]], lr=0.1)
+
+
+def test_parameters_owned_by_both_when_nested():
+    fast, slow = parts()
+    other = torch.optim.SGD([nn.Parameter(torch.ones(1)), slow.param_groups[0]["params"][0]])
+    with pytest.raises(ValueError, match="different parameters, but 1 are in both"):
+        cl.Multirate(other, cl.Multirate(fast, slow))
+
+
 @pytest.mark.parametrize("name", ["fast", "slow"])
 def test_a_base_optimizer_that_needs_a_closure(name):
     fast, slow = parts()

@@ -87,6 +87,10 @@ def test_a_word_or_option_of_the_other_thermostat() -> None:
         cl.CoLA([{"params": [weight(2)], "coupling": 0.1}], step_size=0.1)
 
 
+def named(parameters: list[nn.Parameter]) -> dict[str, list[nn.Parameter]]:
+    return {"a": parameters[:1], "b": parameters[1:]}
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -98,13 +102,33 @@ def test_a_word_or_option_of_the_other_thermostat() -> None:
         (lambda p: cl.SGLD(p, 0.1, noise=-0.1), r"noise must be at least 0.*got -0.1"),
         (lambda p: cl.SGLD(p, 0.1, 0.0, decay_power=-1.0), r"decay_power must be .*got -1.0"),
         (lambda p: cl.SGLD(p, 0.1, 0.0, decay_steps=0.0), r"decay_steps must be .*got 0.0"),
+        (lambda p: cl.SGLD(p, 0.1, -0.1), r"temperature must be at least 0.*got -0.1"),
+        (
+            lambda p: cl.LangevinInLayers(named(p), 0.1, 1.0, {"a": 0.1, "b": -0.2}),
+            r"temperature must be at least 0.*got -0.2",
+        ),
+        (lambda p: cl.LOL(named(p), 0.1, temperature=-0.1), r"temperature must be .*got -0.1"),
+        (
+            lambda p: cl.LOL(named(p), 0.1, overdamped_temperature=-0.2),
+            r"temperature must be .*got -0.2",
+        ),
+        (lambda p: cl.AdLaLa(named(p), 0.1, coupling=-0.1), r"coupling must be .*got -0.1"),
+        (lambda p: cl.AdLaLa(named(p), 0.1, temperature=-0.2), r"temperature must be .*got -0.2"),
+        (
+            lambda p: cl.AdLaLa(named(p), 0.1, langevin_temperature=-0.3),
+            r"temperature must be .*got -0.3",
+        ),
         (lambda p: cl.AdaptiveLangevin(p, 0.1, -0.5), r"coupling must be .*got -0.5"),
+        (
+            lambda p: cl.AdaptiveLangevin(named(p), 0.1, {"a": 0.1, "b": -0.5}),
+            r"coupling must be .*got -0.5",
+        ),
         (
             lambda p: cl.AdaptiveLangevin(p, 0.1, scheme="OBA", friction=math.inf),
             r"must be finite, got inf",
         ),
         (
-            lambda p: cl.DHSGD({"a": p[:1], "b": p[1:]}, 0.1, heun=True),
+            lambda p: cl.DHSGD(named(p), 0.1, heun=True),
             r"heun=True is for the contractive method, got contractive=False",
         ),
     ],
@@ -114,10 +138,21 @@ def test_bad_options_of_presets(make: Any, message: str) -> None:
         make([weight(2), weight(3)])
 
 
+@pytest.mark.parametrize("name", ["temperature", "coupling", "driving_noise"])
+def test_a_bad_option_in_the_middle_of_a_run(name: str) -> None:
+    parameter = weight(3)
+    optimizer = cl.AdaptiveLangevin([parameter], 0.1)
+    walk(optimizer, [parameter], 2)
+    optimizer.param_groups[0][name] = -0.1
+    before = parameter.detach().clone()
+    with pytest.raises(ValueError, match=rf"{name} must be at least 0.*got -0\.1"):
+        walk(optimizer, [parameter], 1)
+    assert torch.equal(parameter, before)
+
+
 def test_heun_needs_a_closure() -> None:
     parameters = [weight(2), weight(3)]
-    parts = {"a": parameters[:1], "b": parameters[1:]}
-    optimizer = cl.DHSGD(parts, 0.1, contractive=True, heun=True)
+    optimizer = cl.DHSGD(named(parameters), 0.1, contractive=True, heun=True)
     before = [p.detach().clone() for p in parameters]
     with pytest.raises(ValueError, match="closure must be given"):
         walk(optimizer, parameters, 1)

@@ -4,30 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from colangevin.bench import scaling, works
+from colangevin.bench import scaling, seeds, works
 from colangevin.bench.record import Bar, Record, Row
 
 VIOLATION = 1e-6
 STEPS = 1000
 
-STREAMS = (
-    "a step must read θ, ξ, ω and the gradient and write θ, ξ, ω: 7 streams of memory where SGD "
-    "with momentum has 5, and about 25 operations a weight where SGD has 4"
+CALLS = (
+    "each of the three buckets takes a call, which together cost about as much time as half of "
+    "SGD's step or more"
 )
 WHY = {
-    "fused": STREAMS,
-    "eager": STREAMS + "; eager code makes a pass over the block for each operation",
-    "overdamped": "5 streams of memory where SGD has 3, and a division and a square root",
+    "fused": (
+        "the kernel has about 21 operations a weight, one of them a division, where SGD has 4 "
+        "(with its seven streams of memory but little arithmetic it would be as fast as SGD); "
+        + CALLS
+    ),
+    "eager": (
+        "eager code makes 27 passes over a block, each with a call of its own, where fused SGD "
+        "makes one"
+    ),
+    "overdamped": "the kernel has a division and a square root where SGD has neither; " + CALLS,
     "noise": "the normals are drawn by `normal_` and read again by the step",
     "products": (
         "the s × s iterations and the copies into and out of the batch come on top of three "
         "large products"
     ),
-    "small": "matrices this small are bound by calls and copies, not by arithmetic",
+    "small": (
+        "two to three s × s iterations, of seven small operations each, come on top of three "
+        "products; separate tensors are copied into a batch and back as well"
+    ),
     "training": "the optimizer's share of the step is larger than the bar allows",
     "blocks": (
-        "eager code holds about nine temporaries of one block (131,072 numbers) at a time, however "
-        "large the network is"
+        "with noise the fused step keeps one normal for each weight of the largest bucket, and the "
+        "batch of the small parameters comes on top; eager code holds about six temporaries of one "
+        "block (114,688 numbers) at a time, however large the network is"
     ),
     "scratch": (
         "all new weights and momenta are computed before the first is written, so that a "
@@ -37,6 +48,7 @@ WHY = {
     "state": "more is kept between steps than the constraint asks for",
     "cache": "small sizes fit into the cache and large ones do not, so that time grows faster "
     "than the size in between; SGD shows the same",
+    "seeds": "the loop's networks are small enough for the cache, the ensemble's are not",
     "violation": "float32 rounding, or too few iterations",
 }
 
@@ -44,7 +56,7 @@ WHY = {
 def judge(record: Record) -> list[Bar]:
     """All bars that belong to the works of the run."""
     found = [*_circle(record), *_orthogonal(record), *_training(record), *_memory(record)]
-    found += [*_scaling(record), _violation(record)]
+    found += [*_scaling(record), *_seeds(record), _violation(record)]
     return [bar for bar in found if bar.work in ("", *record.works)]
 
 
@@ -208,6 +220,18 @@ def _scaling(record: Record) -> list[Bar]:
         _bar("f", "power of the side of an orthogonal matrix", 3.1, side, "cache"),
         _bar("f", "power of the number of orthogonal matrices", 1.1, count, "cache"),
     ]
+
+
+def _seeds(record: Record) -> list[Bar]:
+    """How much faster than a loop an ensemble is, at the number of seeds that has noise as well."""
+    rows = [row for row in record.rows if row.series == seeds.SERIES]
+    count = next((row.x for row in rows if row.label == seeds.NOISY), None)
+    found = []
+    for label, limit in ((seeds.ENSEMBLE, 1 / 30), (seeds.NOISY, 1 / 15)):
+        ratio = next((row.ratio for row in rows if row.label == label and row.x == count), None)
+        text = f"{count or 100:.0f} seeds, {label}, to {seeds.LOOP} (1/{1 / limit:.0f})"
+        found.append(_bar("g", text, limit, ratio, "seeds"))
+    return found
 
 
 def _violation(record: Record) -> Bar:

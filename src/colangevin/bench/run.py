@@ -13,7 +13,7 @@ from types import ModuleType
 import torch
 
 from colangevin import checks
-from colangevin.bench import bars, machine, scaling
+from colangevin.bench import bars, machine, scaling, seeds
 from colangevin.bench.measure import Environment, measure
 from colangevin.bench.record import Record
 from colangevin.bench.timing import Effort, Tick
@@ -27,6 +27,7 @@ LETTERS: dict[str, Callable[[Sizes], list[Work]]] = {
     "d": lambda sizes: [work_d(sizes)],
     "e": work_e,
     "f": scaling.work_f,
+    "g": seeds.work_g,
 }
 
 LARGEST_SEED = 2**31 - 1
@@ -118,7 +119,7 @@ def _named(tick: Tick, work: Work, what: str) -> None:
 
 
 def _effort(effort: Effort, letter: str) -> Effort:
-    return scaling.shorter(effort) if letter == "f" else effort
+    return scaling.shorter(effort) if letter in "fg" else effort
 
 
 def quick(effort: Effort) -> Effort:

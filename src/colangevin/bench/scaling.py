@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from colangevin.bench import peers, works
+from colangevin.bench import peers, seeds, works
 from colangevin.bench.contestant import Weight
 from colangevin.bench.ours import cola
 from colangevin.bench.record import Row
@@ -17,7 +17,7 @@ from colangevin.bench.works import Entry, Sizes, Work
 PARAMETERS = "number of circle-constrained weights"
 SIDE = "side of one square orthogonal matrix"
 COUNT = "number of orthogonal matrices of 64 × 32"
-LINEAR_FROM = {PARAMETERS: 10**6, SIDE: 256, COUNT: 64}
+LINEAR_FROM = {PARAMETERS: 10**6, SIDE: 256, COUNT: 64, seeds.SERIES: 100}
 """Where the fit begins: below, the cost of a call hides that of the numbers."""
 FLOATS = 16
 """Floats a weight that all contestants need together, and some room."""

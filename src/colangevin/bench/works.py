@@ -103,6 +103,9 @@ class Sizes:
         parameters: (f), numbers of circle-constrained weights.
         sides: (f), sides of a square orthogonal matrix.
         counts: (f), numbers of matrices as in (c).
+        nodes: (g), nodes of the hidden layer.
+        seeds: (g), numbers of networks.
+        noisy_seeds: (g), the one of them with noise as well.
     """
 
     hidden: int = 1000
@@ -117,6 +120,9 @@ class Sizes:
     parameters: tuple[int, ...] = (10**4, 10**5, 10**6, 10**7, 10**8)
     sides: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048)
     counts: tuple[int, ...] = (1, 4, 16, 64, 256, 1024)
+    nodes: int = 500
+    seeds: tuple[int, ...] = (1, 10, 100, 1000)
+    noisy_seeds: int = 100
 
 
 QUICK = Sizes(
@@ -128,6 +134,7 @@ QUICK = Sizes(
     parameters=(10**4, 10**5, 10**6),
     sides=(32, 64, 128, 256),
     counts=(1, 16, 256),
+    seeds=(1, 100),
 )
 
 

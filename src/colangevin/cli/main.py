@@ -48,7 +48,7 @@ def demo(
 @app.command()
 def bench(
     works: Annotated[
-        str | None, typer.Option(help="Letters of the works, such as a,c (default: all, a to f).")
+        str | None, typer.Option(help="Letters of the works, such as a,c (default: all, a to g).")
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory of the JSON, picture and page.")] = Path(
         "out"

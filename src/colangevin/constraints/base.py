@@ -39,11 +39,23 @@ def like(value: float | Tensor, reference: Tensor) -> float | Tensor:
     return value
 
 
+def flat(tensor: Tensor) -> Tensor:
+    """All entries in one dimension; what has no other is left as it is."""
+    return tensor if tensor.dim() == 1 else tensor.reshape(-1)
+
+
 def plus(x: Tensor, y: Tensor, factor: Scalar) -> Tensor:
     """x + factor · y, in one pass over memory where the factor is a plain number."""
     if isinstance(factor, Tensor):
         return x + y * factor
     return torch.add(x, y, alpha=factor)
+
+
+def affine(x: Tensor, offset: Scalar, slope: Scalar) -> Tensor:
+    """offset + slope · x, likewise."""
+    if isinstance(slope, Tensor) or isinstance(offset, Tensor):
+        return x * slope + offset
+    return torch.rsub(x, offset, alpha=-slope)
 
 
 def tolerance_for(dtype: torch.dtype) -> float:

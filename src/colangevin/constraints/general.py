@@ -68,8 +68,6 @@ class General(Constraint):
         if self.batch_dims < 0:
             raise ValueError(f"batch_dims must be at least 0, got {self.batch_dims}")
         object.__setattr__(self, "joint", _arity(self.g) > 1)
-        if self.joint and self.batch_dims:
-            raise ValueError("batch_dims must be 0 for a g of several parameters")
 
     # --- layout -------------------------------------------------------------------------
 
@@ -80,6 +78,11 @@ class General(Constraint):
                 raise ConstraintError(
                     f"batch_dims={self.batch_dims} exceeds the dimensions of shape {tuple(shape)}"
                 )
+        if len({shape[: self.batch_dims] for shape in shapes}) > 1:
+            raise ConstraintError(
+                f"the first batch_dims={self.batch_dims} dimensions of the parameters of one g "
+                f"must agree, got shapes {', '.join(str(tuple(shape)) for shape in shapes)}"
+            )
         return replace(self, shapes=tuple(shape[self.batch_dims :] for shape in shapes))
 
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
@@ -298,7 +301,7 @@ class General(Constraint):
         if self.inequality:
             return total
         if self.joint:
-            return total - self._equation_count(shapes)
+            return total - shapes[0][: self.batch_dims].numel() * self._equation_count(shapes)
         copies = [shape[: self.batch_dims].numel() for shape in shapes]
         counts = [self._equation_count([shape]) for shape in shapes]
         return total - sum(n * m for n, m in zip(copies, counts, strict=True))

@@ -33,20 +33,25 @@ def quasi_newton(
         >>> bool((multiplier - 0.1 * eye).abs().max() < 1e-6)
         True
     """
-    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    half_excess = (gram - eye) / 2
+    half = _minus_eye(gram * 0.5, 0.5)
     # The start Λ = sym(S) − I is exact to first order in Q̄ − Q, which leaves a residual of
     # second order.
-    multiplier = (overlap + overlap.mT) / 2 - eye
+    multiplier = _minus_eye(torch.add(overlap, overlap.mT).mul_(0.5), 1.0)
     for _ in range(max_iterations):
-        # M − I − LS − SᵀL + LL = X + Xᵀ with X = (M − I)/2 − L(S − L/2): one product an iteration.
-        mixed = half_excess - multiplier @ torch.add(overlap, multiplier, alpha=-0.5)
+        # M − I − LS − SᵀL + LL = X + Xᵀ with X = (M − I)/2 − L(S − L/2): one product.
+        mixed = half - multiplier @ torch.add(overlap, multiplier, alpha=-0.5)
         residual = mixed + mixed.mT
         error = residual.abs().amax(dim=(-2, -1))
         multiplier = torch.add(multiplier, residual, alpha=0.5)
         if look and not bool((error > tolerance).any()):
             break
     return multiplier, error
+
+
+def _minus_eye(matrix: Tensor, times: float) -> Tensor:
+    """Subtract a multiple of the identity, in place."""
+    matrix.diagonal(dim1=-2, dim2=-1).sub_(times)
+    return matrix
 
 
 def polar_factor(matrix: Tensor) -> Tensor:

@@ -181,7 +181,8 @@ class Orthogonal(Constraint):
         failed = ~(error <= reachable)  # a NaN has failed as well
         if not look:
             return self._stay(failed, position, proposal, moved, normal)
-        far = gram.amax(dim=(-2, -1)) > FAR
+        # The largest entry of such a matrix is on its diagonal.
+        far = gram.diagonal(dim1=-2, dim2=-1).amax(dim=-1) > FAR
         if bool((failed | far).any()):
             moved[far] = polish(moved[far] / self.scale) * self.scale
             if bool(failed.any()):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from colangevin.constraints.base import Constraint, Scalar, State, Vector, plus
+from colangevin.constraints.base import Constraint, Scalar, State, Vector, flat, plus
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Unconstrained(Constraint):
         return ()
 
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
-        return tensor.reshape(-1)
+        return flat(tensor)
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         return batch.reshape(shape)

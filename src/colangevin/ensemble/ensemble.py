@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 
 from colangevin.ensemble import members, saving
 from colangevin.ensemble.batches import batches_of, pieces
-from colangevin.ensemble.coupled import Coupled
+from colangevin.ensemble.building import sort_parameters
 from colangevin.ensemble.fitting import History, fit
-from colangevin.ensemble.numbers import moves_of, spread
-from colangevin.ensemble.step import Cell, Loss, Penalty, Store
+from colangevin.ensemble.looking import evaluate, violation
+from colangevin.ensemble.numbers import Moves, moves_of, spread
+from colangevin.ensemble.step import Loss, Penalty, Store
 from colangevin.ensemble.stepper import Stepper
 from colangevin.errors import DivergenceWarning
 
@@ -92,11 +92,11 @@ class Ensemble:
         self.removed: list[Removal] = []
         self.steps = self.epochs = 0
         self._options: dict[str, Any] = {}
+        self._first: Moves
+        self._later: Moves
         self._store = Store(position, buffers=buffers)
-        self._cells: list[Cell] = []
-        self._coupled: list[Coupled] = []
-        self._build(groups)
-        self._stepper = Stepper(self._template, penalty, compile)
+        self._cells, self._coupled = sort_parameters(self._store, groups)
+        self._stepper = Stepper(self._template, penalty, compile, self.seeds[0])
         if options:
             self.set(**options)
 
@@ -107,38 +107,6 @@ class Ensemble:
     def __repr__(self) -> str:
         gone = f", {len(self.removed)} removed" if self.removed else ""
         return f"Ensemble({len(self)} members{gone}, {self.steps} steps)"
-
-    def _build(self, groups: Sequence[Sequence[dict[str, Any]]]) -> None:
-        """Sort the parameters into those that vmap can serve and the others."""
-        store = self._store
-        for place, group in enumerate(groups[0]):
-            owns = [member[place]["constraint"] for member in groups]
-            constraint = owns[0] if owns[0] is not None else _unconstrained()
-            if constraint.fallible:
-                if any(own is not constraint for own in owns):
-                    raise ValueError(
-                        f"{type(constraint).__name__} cannot differ between members; give one "
-                        f"constraint for {group['name']!r}"
-                    )
-                tensors = {name: store.position[name] for name in group["names"]}
-                self._coupled.append(Coupled(constraint, tensors))
-                continue
-            for name in group["names"]:
-                self._add_cell(name, [own or constraint for own in owns])
-
-    def _add_cell(self, name: str, owns: Sequence[Any]) -> None:
-        position = self._store.position[name] = members.aligned(self._store.position[name])
-        if any(type(own) is not type(owns[0]) for own in owns):
-            raise ValueError(f"the members' constraints of {name} must be of one kind")
-        constraint = owns[0].bind([position.shape[1:]])
-        if any(own is not owns[0] for own in owns) and not all(own.numbers() for own in owns):
-            raise ValueError(f"the constraint of {name} cannot differ between members")
-        constants = torch.tensor([own.numbers() for own in owns], dtype=position.dtype)
-        self._cells.append(Cell(name, constraint, constants.to(position.device)))
-        flat = [p if constraint.elementwise else constraint.to_batch(p) for p in position]
-        slacks = [own.lift(part) for own, part in zip(owns, flat, strict=True)]
-        if slacks[0] is not None:
-            self._store.slack[name] = members.aligned(torch.stack(slacks))
 
     # --- settings -------------------------------------------------------------------------
 
@@ -271,7 +239,9 @@ class Ensemble:
             for name, tensor in part.items():
                 part[name] = members.aligned(tensor[keep.to(tensor.device)])
         self._cells = [
-            cell.__class__(cell.name, cell.constraint, cell.constants[keep.to(cell.constants.device)])
+            cell.__class__(
+                cell.name, cell.constraint, cell.constants[keep.to(cell.constants.device)]
+            )
             for cell in self._cells
         ]
         self._coupled = [coupled.select(keep) for coupled in self._coupled]
@@ -307,11 +277,14 @@ class Ensemble:
                 )
         row = self.active.index(index)
         module = copy.deepcopy(self._template)
-        tensors = {**self._store.position, **self._frozen, **self._store.buffers}
+        tensors = self._tensors()
         with torch.no_grad():
             for name, tensor in (*module.named_parameters(), *module.named_buffers()):
                 tensor.copy_(tensors[name][row])
         return module
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {**self._store.position, **self._frozen, **self._store.buffers}
 
     @torch.no_grad()
     def __call__(self, inputs: Tensor, *, per_member: bool = False) -> Tensor:
@@ -335,33 +308,19 @@ class Ensemble:
             >>> ensemble.evaluate(lambda y, t: (y - t).square().mean(), points, points[:, :1]).shape
             torch.Size([3])
         """
-        tensors = {**self._store.position, **self._frozen, **self._store.buffers}
-        if per_member:
-            rows = torch.tensor(self.active)
-            inputs = inputs[rows]
-            targets = None if targets is None else targets[rows]
-        data_dim = 0 if per_member else None
+        rows = torch.tensor(self.active) if per_member else None
+        return evaluate(self._template, self._tensors(), function, inputs, targets, rows)
 
-        def one(own: dict[str, Tensor], x: Tensor, y: Tensor | None) -> Tensor:
-            return function(functional_call(self._template, own, (x,)), y)
-
-        was_training = self._template.training
-        self._template.eval()
-        try:
-            in_dims = (0, data_dim, None if targets is None else data_dim)
-            return vmap(one, in_dims=in_dims)(tensors, inputs, targets)
-        finally:
-            self._template.train(was_training)
-
-    @torch.no_grad()
     def violation(self) -> Tensor:
         """The largest relative violation of the constraints in each member that is left."""
-        found = [torch.zeros(len(self), dtype=torch.float64)]
-        for cell in self._cells:
-            found.append(saving.residual(cell, self._store).double().cpu())
-        for coupled in self._coupled:
-            found += [part.double().cpu() for part in coupled.residual(len(self))]
-        return torch.stack(found).amax(dim=0)
+        return violation(self._cells, self._coupled, self._store, len(self))
+
+    def state_tensors(self) -> list[Tensor]:
+        """What is kept between steps besides the parameters."""
+        kept = [self._store.momentum, self._store.slack, self._store.slack_momentum]
+        tensors = [tensor for part in kept for tensor in part.values()]
+        entries = [entry for part in self._coupled for entry in part.state_of.values()]
+        return tensors + [tensor for entry in entries for tensor in entry.values()]
 
     # --- saving ---------------------------------------------------------------------------
 
@@ -376,9 +335,3 @@ class Ensemble:
             ValueError: if it is of other seeds, parameters or settings; nothing is changed.
         """
         saving.unpack(self, state)
-
-
-def _unconstrained() -> Any:
-    from colangevin.constraints import Unconstrained
-
-    return Unconstrained()

@@ -16,7 +16,7 @@ Factory: TypeAlias = Callable[..., nn.Module]
 NARROW = 16
 """Columns from which on a loop over them is long enough."""
 
-Rules: TypeAlias = "Mapping[Any, Constraint | None | Sequence[Constraint]]"
+Rules: TypeAlias = "Mapping[Any, Constraint | Sequence[Constraint] | None]"
 
 
 def check_seeds(seeds: Sequence[int]) -> list[int]:

@@ -5,31 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
-from colangevin.constraints import State
 from colangevin.ensemble.numbers import OPTIONS as NUMBERS
-from colangevin.ensemble.step import Cell, Store
 
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
 
 OPTIONS = (*NUMBERS, "scheme", "delayed_gradient")
 """What ``Ensemble.set`` takes."""
-
-
-def residual(cell: Cell, store: Store) -> Tensor:
-    """The largest violation of a parameter in each member."""
-    worst = []
-    for row, position in enumerate(store.position[cell.name]):
-        constraint = cell.constraint
-        if cell.constants.shape[1]:
-            constraint = constraint.with_numbers(cell.constants[row].unbind())
-        flat = position if constraint.elementwise else constraint.to_batch(position)
-        slack = store.slack.get(cell.name)
-        found = constraint.residual(State(flat, slack=None if slack is None else slack[row]))
-        worst.append(found.abs().max())
-    return torch.stack(worst)
 
 
 def pack(ensemble: Ensemble) -> dict[str, Any]:

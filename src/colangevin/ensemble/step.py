@@ -170,4 +170,4 @@ def overwrite(old: Mapping[str, Tensors], new: Mapping[str, Tensors]) -> None:
             if key in old[name]:
                 old[name][key].copy_(tensor)
             else:  # a momentum begins with the first step
-                old[name][key] = tensor  # type: ignore[index]
+                old[name][key] = tensor

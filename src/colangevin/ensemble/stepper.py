@@ -37,13 +37,16 @@ class Stepper:
         template: the module whose forward pass all members share.
         penalty: added to the loss.
         compile: as in ``Ensemble``.
+        seed: of the numbers that the module itself draws.
     """
 
-    def __init__(self, template: nn.Module, penalty: Penalty | None, compile: bool | None) -> None:
+    def __init__(
+        self, template: nn.Module, penalty: Penalty | None, compile: bool | None, seed: int
+    ) -> None:
         self._template, self._penalty, self._compile = template, penalty, compile
         self._kernels: dict[tuple[object, ...], Any] = {}
         self._random: bool | None = None
-        self.random_state = torch.get_rng_state()
+        self.random_state = torch.Generator().manual_seed(seed).get_state()
 
     def run(
         self,
@@ -72,7 +75,7 @@ class Stepper:
         for part, found in zip(coupled, results, strict=True):
             part.write(found)
         overwrite(store.parts(), changed)
-        return losses  # type: ignore[no-any-return]
+        return losses
 
     def _function(
         self,
@@ -97,7 +100,7 @@ class Stepper:
                     announce(error, "the ensemble's steps stay eager", "compile=True")
                     self._compile = False
             self._kernels[key] = made
-        return self._kernels[key]  # type: ignore[no-any-return]
+        return self._kernels[key]
 
     def _wants_compiling(self, step: int) -> bool:
         # The first step shows whether the module draws random numbers, which must be eager.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,7 @@ from colangevin.experiments.experiment import (
     Table,
 )
 from colangevin.experiments.log import Log, pack
-from colangevin.experiments.records import Records
+from colangevin.experiments.records import Records, mean_std
 from colangevin.experiments.spiral_plot import draw_curves, draw_regions
 
 if TYPE_CHECKING:
@@ -110,25 +111,28 @@ def claims(records: Records) -> list[Claim]:
     return found
 
 
-def _ordering(
-    records: Records, better: str, worse: str, key: str, sign: int, word: str
-) -> Claim:
-    """Compare two means; a difference within two standard errors counts for nothing."""
-    (mean, deviation, count), (other, spread, number) = (
-        records.mean_std(job, key) for job in (better, worse)
-    )
+def _ordering(records: Records, better: str, worse: str, key: str, sign: int, word: str) -> Claim:
+    """Compare two methods run by run: the same data, first weights and batches.
+
+    A mean difference within two standard errors counts for nothing.
+    """
+    pairs = zip(*(records[job].values(key) for job in (better, worse)), strict=True)
+    gains = [sign * (a - b) for a, b in pairs]
+    mean, deviation, count = mean_std(gains)
+    error = deviation / count**0.5 if count > 1 else math.inf
+    ahead = mean > 2 * error
     names = [records[job].settings["label"] for job in (better, worse)]
-    error = (deviation**2 / count + spread**2 / number) ** 0.5
-    ahead = sign * (mean - other) > 2 * error
     factor, digits = (100.0, 2) if key.endswith("accuracy") else (1.0, 3)
     values = [records.text(job, key, digits, factor) for job in (better, worse)]
-    relation = ">" if sign > 0 else "<"
+    wins = sum(gain > 0 for gain in gains)
+    why = f"better by {mean * factor:.{digits}f} ± {error * factor:.{digits}f} (standard error)"
+    why += f", in {wins} of {count} data sets; the paper draws its data once"
     return Claim(
         f"test {word}, {names[0]} against {names[1]}",
-        f"{names[0]} {relation} {names[1]}",
+        f"{names[0]} {'>' if sign > 0 else '<'} {names[1]}",
         f"{values[0]} against {values[1]}",
         REPRODUCED if ahead else NOT_REPRODUCED,
-        "" if ahead else f"the difference is {sign * (mean - other) / error:+.1f} standard errors",
+        "" if ahead else why,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -129,7 +130,7 @@ def claims(records: Records) -> list[Claim]:
     radii = [job for job in records if _is_radius(job)]
     if len(radii) > 1:
         means = [records.mean_std(job, "largest_x")[0] for job in radii]
-        rising = all(a < b for a, b in zip(means, means[1:], strict=False))
+        rising = all(a < b for a, b in pairwise(means))
         listed = ", ".join(
             f"{records[job].settings['radii'][0]:g}: {records.text(job, 'largest_x', 1)}"
             for job in radii

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -121,7 +122,7 @@ def claims(records: Records) -> list[Claim]:
     by = {record.settings["temperature"]: job for job, record in records.items()}
     means = {tau: total(records[job]).mean for tau, job in by.items()}
     order = sorted(by, key=lambda tau: PAPER[tau][0])
-    ordered = all(means[a] < means[b] for a, b in zip(order, order[1:], strict=False))
+    ordered = all(means[a] < means[b] for a, b in pairwise(order))
     accuracy = {tau: records.mean_std(job, "test_accuracy")[0] for tau, job in by.items()}
     found = [
         _best("highest test accuracy", accuracy, max(accuracy, key=lambda tau: accuracy[tau])),

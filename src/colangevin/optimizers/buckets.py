@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -48,13 +49,31 @@ class Bucket:
     def gather(self, tensors: Sequence[Tensor]) -> Tensor:
         """Lay tensors of the parameters' shapes out as one batch."""
         dtype = work_dtype(self.parameters[0].dtype)
-        batches = [self.constraint.to_batch(tensor.detach()).to(dtype) for tensor in tensors]
+        if self._stackable(tensors, dtype):
+            # One call for all, and wide weights stay in their own memory layout.
+            batch = self.constraint.to_batch(torch.stack(tuple(tensors)), batch_dims=1)
+            return batch.detach().flatten(0, batch.dim() - self._dims)
+        batches = [self._lay_out(tensor, dtype) for tensor in tensors]
         if len(batches) == 1:
             return batches[0]
         if batches[0].dim() == 3 and batches[0].stride(-1) != 1:
-            # Wide weights stay in their own memory layout.
             return torch.cat([batch.mT for batch in batches]).mT
         return torch.cat(batches, dim=1 if self.constraint.joint else 0)
+
+    def _stackable(self, tensors: Sequence[Tensor], dtype: torch.dtype) -> bool:
+        if len(tensors) == 1 or self.constraint.elementwise or self.constraint.joint:
+            return False
+        shape = tensors[0].shape
+        return all(tensor.shape == shape and tensor.dtype is dtype for tensor in tensors)
+
+    @functools.cached_property
+    def _dims(self) -> int:
+        return self.constraint.to_batch(self.parameters[0]).dim()
+
+    def _lay_out(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+        # Calls that change nothing would cost more here than the work on a small tensor.
+        batch = self.constraint.to_batch(tensor.detach() if tensor.requires_grad else tensor)
+        return batch if batch.dtype is dtype else batch.to(dtype)
 
     def scatter(self, batch: Tensor) -> list[Tensor]:
         """Undo ``gather``."""

@@ -14,8 +14,9 @@ from colangevin.constraints import Constraint, State
 from colangevin.constraints.base import Draw
 from colangevin.integrators.dynamics import Action, advance
 
-BLOCK = 1 << 17
-"""Numbers in a block: a few temporaries of this size fit into a second-level cache."""
+BLOCK = 7 << 14
+"""Numbers in a block. Smaller ones are bound by calls; temporaries of twice this size are given
+back to the system whenever they are freed, and come back page by page."""
 
 
 def run_in_blocks(

@@ -54,10 +54,10 @@ def _advance_in_place(
     plan: Plan, resident: Resident, state_of: StateOf, noise: Noise, fused: Fused | None
 ) -> None:
     state = resident.read(state_of, plan.momentum)
-    constraint, gradient = plan.bucket.constraint, _gradient(plan.bucket)
-    job = (constraint, state, gradient, plan.weight_decay, plan.actions)
-    if fused is None or not fused.run(*job, noise.fill):
-        run_in_blocks(*job, noise.draw)
+    gradient = _gradient(plan.bucket)
+    if fused is None or not fused.run(plan, state, gradient, noise.fill):
+        constraint = plan.bucket.constraint
+        run_in_blocks(constraint, state, gradient, plan.weight_decay, plan.actions, noise.draw)
     resident.commit(state_of)
 
 

@@ -13,23 +13,25 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from colangevin.constraints import Constraint, State
+from colangevin.constraints import State
 from colangevin.integrators.dynamics import Action, OverdampedBy, advance
 from colangevin.optimizers.elementwise import copy_state
-from colangevin.optimizers.kernels import Kernel, announce, compile_kernel
+from colangevin.optimizers.kernels import Kernel, announce, compile_with_numbers
+from colangevin.optimizers.planning import Plan
 
+THREADED = 1 << 15
+"""Numbers from which on threads are worth waking, as in torch's own operations."""
 EXAMPLE_SIZE = 8191
 """Size to trace with: no length of a list of numbers, so that it is taken for a variable."""
 
 
 class Call(NamedTuple):
-    """A kernel with the numbers of one plan, and what they were made from."""
+    """A kernel with the numbers of one plan, and the plan."""
 
     kernel: Kernel
     numbers: Tensor
     noisy: bool
-    constraint: Constraint
-    actions: Sequence[Action]
+    plan: Plan
 
 
 class Fused:
@@ -39,19 +41,13 @@ class Fused:
     """
 
     def __init__(self) -> None:
-        self._kernels: dict[tuple[object, ...], Kernel] = {}
-        self._calls: dict[tuple[object, ...], Call] = {}
+        self._kernels: dict[tuple[object, ...], tuple[Kernel, Kernel]] = {}
+        self._calls: dict[int, Call] = {}
         self._scratch: dict[tuple[object, ...], Tensor] = {}
         self.works = True
 
     def run(
-        self,
-        constraint: Constraint,
-        state: State,
-        gradient: Tensor,
-        weight_decay: float,
-        actions: Sequence[Action],
-        fill: Callable[[Tensor], Tensor],
+        self, plan: Plan, state: State, gradient: Tensor, fill: Callable[[Tensor], Tensor]
     ) -> bool:
         """Advance flat tensors in place; False if there is no kernel for it.
 
@@ -60,50 +56,45 @@ class Fused:
         if not self.works or gradient.dim() != 1:
             return False
         # Plans stay the same from step to step, and so does all that follows from them.
-        key = (id(actions), id(constraint), weight_decay, gradient.dtype, gradient.device)
-        call = self._calls.get(key)
-        if call is None or call.actions is not actions or call.constraint is not constraint:
-            call = self._prepare(constraint, state, gradient, weight_decay, actions)
+        call = self._calls.get(id(plan))
+        if call is None or call.plan is not plan:
+            call = self._prepare(plan, state, gradient)
             if call is None:
                 return False
-            if len(self._calls) > 100:  # a schedule makes new actions every step
+            if len(self._calls) > 100:  # a schedule makes new plans every step
                 self._calls.clear()
-            self._calls[key] = call
+            self._calls[id(plan)] = call
         tensors = [t for t in state if t is not None]
         noises: Sequence[Tensor] = ()
         if call.noisy:
-            noises = [fill(out) for out in self._room(list(_drawn(state, actions)))]
-        call.kernel(*tensors, gradient, call.numbers, *noises)
+            noises = [fill(out) for out in self._room(list(_drawn(state, plan.actions)))]
+        call.kernel(call.numbers, *tensors, gradient, *noises)
         return True
 
-    def _prepare(
-        self,
-        constraint: Constraint,
-        state: State,
-        gradient: Tensor,
-        weight_decay: float,
-        actions: Sequence[Action],
-    ) -> Call | None:
+    def _prepare(self, plan: Plan, state: State, gradient: Tensor) -> Call | None:
         """The kernel and its numbers; None, announced once, if it cannot be compiled."""
-        decays = bool(weight_decay)
+        constraint = plan.bucket.constraint
+        threaded = gradient.numel() >= THREADED
         kind = (
+            threaded,
             type(constraint),
             gradient.dtype,
             gradient.device,
-            decays,
-            *((type(action), *(value is None for value in action)) for action in actions),
+            bool(plan.weight_decay),
+            *((type(action), *(value is None for value in action)) for action in plan.actions),
         )
         if kind not in self._kernels:
             try:
-                self._kernels[kind] = _compile(constraint, state, gradient, decays, actions)
+                self._kernels[kind] = _compile(plan, state, gradient, threaded)
             except Exception as error:
                 self.works = False
                 announce(error, "the eager path is taken")
                 return None
-        values = (*constraint.numbers(), weight_decay, *_flatten(actions))
-        numbers = torch.tensor(values, dtype=gradient.dtype, device=gradient.device)
-        noisy = any(True for _ in _drawn(state, actions))
-        return Call(self._kernels[kind], numbers, noisy, constraint, actions)
+        values = (*constraint.numbers(), plan.weight_decay, *_flatten(plan.actions))
+        kernel, prepare = self._kernels[kind]
+        numbers = prepare(torch.tensor(values, dtype=torch.float64)).to(gradient)
+        noisy = any(True for _ in _drawn(state, plan.actions))
+        return Call(kernel, numbers, noisy, plan)
 
     def _room(self, drawn: Sequence[Tensor]) -> Sequence[Tensor]:
         """Scratch for noise, kept between steps: as much as the largest bucket has asked for."""
@@ -130,40 +121,33 @@ def _drawn(state: State, actions: Sequence[Action]) -> Iterator[Tensor]:
                 yield state.slack
 
 
-def _compile(
-    constraint: Constraint,
-    state: State,
-    gradient: Tensor,
-    decays: bool,
-    actions: Sequence[Action],
-) -> Kernel:
+def _compile(plan: Plan, state: State, gradient: Tensor, threaded: bool) -> tuple[Kernel, Kernel]:
     """Trace the step with sizes as variables and compile it."""
     example = torch.zeros(EXAMPLE_SIZE, dtype=gradient.dtype, device=gradient.device)
-    noises = len(list(_drawn(state, actions)))
+    noises = len(list(_drawn(state, plan.actions)))
     count = sum(tensor is not None for tensor in state) + 1
-    numbers = example.new_ones(len(constraint.numbers()) + 1 + len(_flatten(actions)))
-    inputs = [*(example.clone() for _ in range(count)), numbers]
-    inputs += [example.clone() for _ in range(noises)]
-    body = _body(constraint, tuple(tensor is None for tensor in state), decays, actions)
-    return compile_kernel(body, inputs)
+    constants = len(plan.bucket.constraint.numbers())
+    numbers = example.new_ones(constants + 1 + len(_flatten(plan.actions)))
+    inputs = [example.clone() for _ in range(count + noises)]
+    body = _body(plan, tuple(tensor is None for tensor in state))
+    return compile_with_numbers(body, numbers, inputs, threaded)
 
 
-def _body(
-    constraint: Constraint, absent: tuple[bool, ...], decays: bool, actions: Sequence[Action]
-) -> Kernel:
-    """The step as a function of tensors alone: state, gradient, numbers, noises."""
+def _body(plan: Plan, absent: tuple[bool, ...]) -> Kernel:
+    """The step as a function of tensors alone: numbers, state, gradient, noises."""
+    constraint = plan.bucket.constraint
     constants = len(constraint.numbers())
 
-    def body(*tensors: Tensor) -> None:
+    def body(numbers: Tensor, *tensors: Tensor) -> None:
         rest = iter(tensors)
         state = State(*[None if missing else next(rest) for missing in absent])  # type: ignore[arg-type]
         gradient = next(rest)
-        values = next(rest).unbind()
+        values = numbers.unbind()
         geometry = constraint.with_numbers(values[:constants])
-        force = gradient + values[constants] * state.position if decays else gradient
+        force = gradient + values[constants] * state.position if plan.weight_decay else gradient
         fields = iter(values[constants + 1 :])
         moves: list[Any] = []
-        for action in actions:
+        for action in plan.actions:
             kind: Any = type(action)
             moves.append(kind(*[None if value is None else next(fields) for value in action]))
         copy_state(state, advance(geometry, state, force, moves, lambda like: next(rest)))

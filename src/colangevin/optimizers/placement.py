@@ -137,14 +137,15 @@ def with_gradient(group: dict[str, Any]) -> list[int]:
         gradient = parameter.grad
         if gradient is None or parameter.numel() == 0:
             continue
-        if gradient.is_sparse or gradient.layout != torch.strided:
-            raise TypeError(
-                f"{names(group)[index]} has a sparse gradient; CoLA takes dense ones only"
-            )
-        if not gradient.is_floating_point():
-            raise TypeError(
-                f"{names(group)[index]} has a gradient of type {gradient.dtype}; "
-                "CoLA takes real floating-point ones"
-            )
+        if gradient.layout is not torch.strided or not gradient.is_floating_point():
+            _refuse_gradient(names(group)[index], gradient)
         active.append(index)
     return list(range(len(group["params"]))) if active and group["constraint"].joint else active
+
+
+def _refuse_gradient(name: str, gradient: Tensor) -> None:
+    if gradient.layout is not torch.strided:
+        raise TypeError(f"{name} has a sparse gradient; CoLA takes dense ones only")
+    raise TypeError(
+        f"{name} has a gradient of type {gradient.dtype}; CoLA takes real floating-point ones"
+    )

@@ -58,11 +58,12 @@ class Planner:
         if not active:
             return []
         share = group.get("stretch", (0, 1))  # set while Multirate walks a part of the way
-        options = [share, *(group[name] for name in PLANNED)]
+        options = [group[name] for name in PLANNED]
         # Schedulers change a tensor in place, so it is its number that is compared.
-        key = (*active, *(float(o) if isinstance(o, Tensor) else o for o in options))
-        if index in self._plans and self._plans[index][0] == key:
-            return self._plans[index][1]
+        key = (share, *active, *[float(o) if isinstance(o, Tensor) else o for o in options])
+        kept = self._plans.get(index)
+        if kept is not None and kept[0] == key:
+            return kept[1]
         settings = dynamics(group)
         self.settle(group, active, state_of)
         momentum = not settings.is_overdamped

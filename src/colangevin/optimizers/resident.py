@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,9 @@ class Resident:
         self.bucket = bucket
         self._state: State | None = None
         self._views: list[Tensor] = []
-        self._bound: list[tuple[Tensor, str, Tensor]] = []
+        self._parts: list[Tensor] = []
+        self._places: list[tuple[int, torch.dtype]] = []
+        self._bound: list[tuple[Tensor, dict[str, Any], list[tuple[str, Tensor]]]] = []
         self._unbound = True
         self._rows = [bucket.constraint.to_batch(p).shape[0] for p in bucket.parameters]
 
@@ -63,7 +66,7 @@ class Resident:
                 if target is not None and value is not None:
                     target.copy_(value)
         if len(self._views) > 1:
-            torch._foreach_copy_(self._views, list(self._state.position.split(self._rows)))
+            torch._foreach_copy_(self._views, self._parts)
         if self._unbound:
             self._bind(state_of, self._state)
 
@@ -71,37 +74,40 @@ class Resident:
         """Whether parameters and state still lie where they did (they may be replaced)."""
         if momentum != (state.momentum is not None):
             return False
-        if any(state_of.get(p, {}).get(key) is not part for p, key, part in self._bound):
-            return False  # another batch has moved some of the parameters, or it was reset
-        return all(
-            view.data_ptr() == parameter.data_ptr() and view.dtype == parameter.dtype
-            for view, parameter in zip(self._views, self.bucket.parameters, strict=True)
-        )
+        for parameter, entry, parts in self._bound:
+            if state_of.get(parameter) is not entry:
+                return False  # it was reset
+            for key, part in parts:
+                if entry.get(key) is not part:
+                    return False  # another batch has moved some of the parameters
+        return self._places == [(p.data_ptr(), p.dtype) for p in self.bucket.parameters]
 
     def _adopt(self, state_of: StateOf, momentum: bool) -> State:
         """Read the state in the general way; ``commit`` lets the entries view its batches."""
         constraint = self.bucket.constraint
         self._state = self.bucket.read(state_of, momentum)
         self._views = [constraint.to_batch(p.detach()) for p in self.bucket.parameters]
+        self._parts = list(self._state.position.split(self._rows))
+        self._places = [(p.data_ptr(), p.dtype) for p in self.bucket.parameters]
         self._unbound = True
         return self._state
 
     def _bind(self, state_of: StateOf, state: State) -> None:
         bucket = self.bucket
-        self._bound = []
+        self._bound = [(p, state_of[p], []) for p in bucket.parameters]
         if state.momentum is not None:
-            self._point(state_of, MOMENTUM, bucket.scatter(state.momentum))
+            self._point(MOMENTUM, bucket.scatter(state.momentum))
         if state.slack is not None:
             natural = bucket.constraint.elementwise
             parts = bucket.scatter(state.slack) if natural else state.slack.split(self._rows)
-            self._point(state_of, SLACK, parts)
+            self._point(SLACK, parts)
         if state.slack_momentum is not None:
-            self._point(state_of, SLACK_MOMENTUM, state.slack_momentum.split(self._rows))
+            self._point(SLACK_MOMENTUM, state.slack_momentum.split(self._rows))
         self._unbound = False
 
-    def _point(self, state_of: StateOf, key: str, parts: Sequence[Tensor]) -> None:
-        for parameter, part in zip(self.bucket.parameters, parts, strict=True):
-            stored = state_of[parameter].get(key)
+    def _point(self, key: str, parts: Sequence[Tensor]) -> None:
+        for (_, entry, bound), part in zip(self._bound, parts, strict=True):
+            stored = entry.get(key)
             if stored is None or stored.data_ptr() != part.data_ptr():
-                state_of[parameter][key] = stored = part
-            self._bound.append((parameter, key, stored))
+                entry[key] = stored = part
+            bound.append((key, stored))

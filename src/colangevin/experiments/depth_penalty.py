@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NAME = "depth-penalty"
 CONSTRAINED = "o-CoLA-od"
-FULL = {"steps": [0.1, 0.05, 0.02], "penalties": [0.01, 0.05, 0.5], "depths": [2, 5]}
+FULL = {"steps": [0.1, 0.05, 0.02], "penalties": [0.05, 0.5, 5.0], "depths": [2, 5]}
 SCALES = {
     "smoke": {**depth.TINY, **FULL, "steps": [0.1, 0.05], "penalties": [0.05], "depths": [3]},
     "laptop": {**depth.PAPER, **FULL, "runs": 2, "epochs": 200, "depths": [5]},

@@ -49,7 +49,7 @@ def draw_curves(
         for color, (label, (epochs, values)) in zip(shades, curves.items(), strict=False):
             mean, spread = _mean_std(values)
             axis.plot(epochs, mean, color=color, label=label)
-            axis.fill_between(epochs, mean - spread, mean + spread, color=color, alpha=0.12)
+            axis.fill_between(epochs, mean - spread, mean + spread, color=color, alpha=0.1)
         axis.set(title=title, xlabel="epoch", ylim=(40, 102))
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small", ncols=2 if len(curves) > 4 else 1)
@@ -105,6 +105,7 @@ def draw_grid(
                 axis.errorbar(places, mean, spread, fmt="o-", capsize=3, label=label)
         axis.set(title=title, xlabel="step size h", xticks=range(len(steps)), ylim=(40, 102))
         axis.set_xticklabels(steps)
+        axis.set_xlim(-0.3, len(steps) - 0.7)
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
     axes[0, 0].set_ylabel("test accuracy, %")

@@ -68,7 +68,8 @@ def train(ensemble: Ensemble, training: Training, log: Log) -> bool:
             batch_size=training.batch_size,
             per_member=training.per_member,
         )
-        if ensemble.epochs % spacing == 0 or ensemble.epochs == training.epochs:
+        due = ensemble.epochs % spacing == 0 or ensemble.epochs == training.epochs
+        if due and ensemble.active:
             _note(ensemble, training, log)
         going = log.keep_going(min(0.999, ensemble.epochs / training.epochs))
         if not going or time.perf_counter() - last > SAVE_SECONDS:
@@ -100,6 +101,7 @@ def everyone(ensemble: Ensemble, values: Tensor) -> list[float | None]:
     """Numbers of the members that are left as a list of all, with None for the others.
 
     Example:
+        >>> import torch
         >>> ensemble = Ensemble(lambda: torch.nn.Linear(1, 1), range(2))
         >>> everyone(ensemble, torch.tensor([0.5, 1.5]))
         [0.5, 1.5]
@@ -114,6 +116,7 @@ def removals(ensemble: Ensemble) -> list[dict[str, int]]:
     """The members that diverged, for a record.
 
     Example:
+        >>> import torch
         >>> removals(Ensemble(lambda: torch.nn.Linear(1, 1), range(2)))
         []
     """

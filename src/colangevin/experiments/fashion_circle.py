@@ -60,7 +60,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "c-cola-ud-oba": {**CIRCLES, "label": "c-CoLA-ud (OBA)", "scheme": "OBA"},
     **{
         name: {
-            "label": "SGD-m" + (f", WD {decay:g}" if decay else ""),
+            "label": name.replace("sgd-m-wd-", "SGD-m, WD ").replace("sgd-m", "SGD-m"),
             "lr": 0.1,
             "momentum": 0.8,
             "weight_decay": decay,
@@ -98,7 +98,7 @@ def jobs(settings: Settings) -> list[Job]:
         if not settings["grid_runs"] or (lr, momentum) == (0.1, 0.8):
             continue
         name = f"grid-{lr:g}-{momentum:g}" + ("-wd" if decay else "")
-        label = f"SGD-m, h = {lr:g}, mom {momentum:g}" + (f", WD {decay:g}" if decay else "")
+        label = f"SGD-m, h = {lr:g}, mom {momentum:g}" + (", WD 1e-4" if decay else "")
         own = {"label": label, "lr": lr, "momentum": momentum, "weight_decay": decay, "grid": True}
         found.append(Job(NAME, name, {**shared, **own, "runs": settings["grid_runs"]}))
     return found

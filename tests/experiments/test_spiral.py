@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from colangevin.experiments import spiral
+from colangevin.experiments.log import Log
 from colangevin.experiments.records import Records, read_records
 from colangevin.experiments.registry import find
 from colangevin.experiments.running import reproduce
@@ -85,3 +86,27 @@ def test_an_ordering_is_judged_run_by_run(out):
     claims = find("spiral-classifiers").claims(Records(swapped))
     verdicts = {c.verdict for c in claims if "accuracy" in c.text}
     assert verdicts == {"not reproduced"}
+
+
+@pytest.mark.parametrize("job", ["sgd-wd", "c-sgld"])
+def test_a_training_that_was_stopped_goes_on_exactly(tmp_path, job):
+    experiment = find("spiral-classifiers")
+    settings = {**experiment.settings("smoke", None, 0), "epochs": 6}
+    (chosen,) = [made for made in experiment.jobs(settings) if made.name == job]
+
+    def log_in(folder, epochs=None):
+        directory = tmp_path / folder
+        directory.mkdir(exist_ok=True)
+        log = Log(chosen, directory)
+        if epochs is not None:
+            log.keep_going = lambda done: done < epochs / 6
+        return log
+
+    whole = log_in("whole")
+    experiment.run(chosen, whole)
+    for epochs in (2, 5, None):  # stopped twice, each time in a new process
+        parts = log_in("parts", epochs)
+        experiment.run(chosen, parts)
+    assert parts.record.complete
+    assert parts.record.history == whole.record.history
+    assert parts.record.final == whole.record.final

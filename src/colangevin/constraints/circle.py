@@ -10,7 +10,17 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.constraints.base import Constraint, Draw, Scalar, State, Vector, affine, flat, like
+from colangevin.constraints.base import (
+    Constraint,
+    Draw,
+    Scalar,
+    State,
+    Vector,
+    add_product_,
+    affine,
+    flat,
+    like,
+)
 from colangevin.constraints.rotation import half_tangent
 from colangevin.errors import ConstraintError
 
@@ -145,8 +155,8 @@ class Circle(Constraint):
         assert slack is not None
         along, across = self._change(state, step)
         return state._replace(
-            position=torch.addcmul(position, along, position).addcmul_(across, slack),
-            slack=torch.addcmul(slack, along, slack).addcmul_(across, position, value=-1.0),
+            position=add_product_(torch.addcmul(position, along, position), across, slack),
+            slack=add_product_(torch.addcmul(slack, along, slack), across, position, -1.0),
         )
 
     def _change(self, state: State, step: Scalar) -> tuple[Tensor, Tensor]:
@@ -155,10 +165,10 @@ class Circle(Constraint):
         assert slack is not None and momentum is not None
         half = like(self._inverse_square, position) * 0.5
         # In a compiled kernel relu is one instruction, and a bound that minds NaN three.
-        bounded = affine((position * position).addcmul_(slack, slack), 1.25, -half).relu_()
+        bounded = affine(add_product_(position * position, slack, slack), 1.25, -half).relu_()
         up, down = half_tangent(momentum, step)
-        versed = affine(bounded, 0.5, 2.0).mul_(up).div_((up * up).addcmul_(down, down))
-        return bounded.sub_(0.75).addcmul_(versed, up, value=-1.0), versed.mul_(down)
+        versed = affine(bounded, 0.5, 2.0).mul_(up).div_(add_product_(up * up, down, down))
+        return add_product_(bounded.sub_(0.75), versed, up, -1.0), versed.mul_(down)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """(θ, ξ) ← r (θ̄, ξ̄) / |(θ̄, ξ̄)|: (4.47) with atan2 in the place of arctan."""

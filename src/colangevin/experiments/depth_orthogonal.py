@@ -17,7 +17,7 @@ NAME = "depth-orthogonal"
 EPOCHS = 1_000
 SCALES = {
     "smoke": {**depth.TINY, "depths": [1, 4]},
-    "laptop": {**depth.PAPER, "runs": 3, "epochs": 200, "depths": [2, 4, 6]},
+    "laptop": {**depth.PAPER, "runs": 3, "epochs": EPOCHS, "depths": [4]},
     "full": {**depth.PAPER, "epochs": EPOCHS, "depths": list(range(1, 9))},
 }
 CONSTRAINED = "o-cola-od"

@@ -26,7 +26,7 @@ CONSTRAINED = "o-CoLA-od"
 FULL = {"steps": [0.1, 0.05, 0.02], "penalties": [0.05, 0.5, 5.0], "depths": [2, 5]}
 SCALES = {
     "smoke": {**depth.TINY, **FULL, "steps": [0.1, 0.05], "penalties": [0.05], "depths": [3]},
-    "laptop": {**depth.PAPER, **FULL, "runs": 2, "epochs": 200, "depths": [5]},
+    "laptop": {**depth.PAPER, **FULL, "runs": 2, "epochs": 1_000, "depths": [3]},
     "full": {**depth.PAPER, **FULL, "epochs": 1_000},
 }
 

@@ -17,7 +17,7 @@ NAME = "depth-temperature"
 TEMPERATURES = {"tau-0": 0.0, "tau-1e-6": 1e-6}
 SCALES = {
     "smoke": {**depth.TINY, "depths": [3]},
-    "laptop": {**depth.PAPER, "runs": 2, "epochs": 300, "depths": [3, 5]},
+    "laptop": {**depth.PAPER, "runs": 2, "epochs": 1_000, "depths": [3]},
     "full": {**depth.PAPER, "runs": 5, "epochs": 1_000, "depths": [3, 5]},
 }
 

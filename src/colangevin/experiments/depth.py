@@ -112,14 +112,7 @@ def draw_points(settings: Settings, seeds: Sequence[int]) -> Points:
         >>> draw_points(TINY, [0, 1]).train_inputs.shape
         torch.Size([2, 50, 2])
     """
-    parts: list[list[Tensor]] = [[], [], [], []]
-    for seed in seeds:
-        generator = torch.Generator().manual_seed((seed * 2654435761 + 193) % 2**32)
-        train = FOUR_TURNS.sample(settings["train_points"], generator=generator)
-        test = FOUR_TURNS.sample(settings["test_points"], generator=generator)
-        for part, tensor in zip(parts, (*train, *test), strict=True):
-            part.append(tensor.float())
-    return Points(*[torch.stack(part) for part in parts])
+    return spiral.draw_points(settings, seeds, FOUR_TURNS, stream=193)
 
 
 def network(settings: Settings) -> nn.Module:

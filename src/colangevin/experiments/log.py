@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import colangevin
+from colangevin.bench.machine import cpu_name
 from colangevin.errors import RecordError
 from colangevin.experiments.experiment import Job
 from colangevin.experiments.records import Record
@@ -205,16 +206,6 @@ def versions() -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": platform.system(),
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "threads": torch.get_num_threads(),
     }
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine() or "unknown"

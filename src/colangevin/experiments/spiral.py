@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from colangevin.constraints import Circle
-from colangevin.data import TWO_TURNS
+from colangevin.data import TWO_TURNS, Spiral
 from colangevin.ensemble import Ensemble
 from colangevin.experiments import ensembles
 from colangevin.experiments.experiment import Settings
@@ -69,8 +69,16 @@ def seeds_of(settings: Settings) -> range:
     return range(1000 * settings["seed"], 1000 * settings["seed"] + settings["runs"])
 
 
-def draw_points(settings: Settings, seeds: Sequence[int]) -> Points:
+def draw_points(
+    settings: Settings, seeds: Sequence[int], spiral: Spiral = TWO_TURNS, stream: int = 97
+) -> Points:
     """The data of every run.
+
+    Args:
+        settings: ``train_points`` and ``test_points``.
+        seeds: one a run.
+        spiral: where the points lie.
+        stream: tells apart what one seed draws for different experiments.
 
     Example:
         >>> draw_points(SCALES["smoke"], [0, 1]).test_inputs.shape
@@ -78,9 +86,9 @@ def draw_points(settings: Settings, seeds: Sequence[int]) -> Points:
     """
     parts: list[list[Tensor]] = [[], [], [], []]
     for seed in seeds:
-        generator = torch.Generator().manual_seed((seed * 2654435761 + 97) % 2**32)
-        train = TWO_TURNS.sample(settings["train_points"], generator=generator)
-        test = TWO_TURNS.sample(settings["test_points"], generator=generator)
+        generator = torch.Generator().manual_seed((seed * 2654435761 + stream) % 2**32)
+        train = spiral.sample(settings["train_points"], generator=generator)
+        test = spiral.sample(settings["test_points"], generator=generator)
         for part, tensor in zip(parts, (*train, *test), strict=True):
             part.append(tensor.float())
     return Points(*[torch.stack(part) for part in parts])

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 import colangevin
-from colangevin.bench.machine import cpu_name
 from colangevin.errors import RecordError
 from colangevin.experiments.experiment import Job
 from colangevin.experiments.records import Record
 from colangevin.experiments.values import pack, plain, unpack
 from colangevin.experiments.writing import replacing, write_text
+from colangevin.machine import cpu_name
 
 __all__ = ["Log", "pack", "unpack", "versions"]
 

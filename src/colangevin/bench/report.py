@@ -36,6 +36,8 @@ def number(value: float | None, digits: int = 2) -> str:
     """A number with few digits, or nothing."""
     if value is None:
         return ""
+    if 0.0 < abs(value) < 0.1:
+        return f"{value:.2g}"
     return f"{value:.3g}" if abs(value) >= 10.0 else f"{value:.{digits}f}"
 
 
@@ -108,7 +110,7 @@ def verdict(bar: Bar) -> str:
 
 def limit(bar: Bar) -> str:
     """The bar and, if there is one, the aim."""
-    least = f"{bar.limit:.0e}" if bar.limit < 0.01 else f"{bar.limit:.10g}"
+    least = f"{bar.limit:.0e}" if bar.limit < 0.01 else f"{bar.limit:.3g}"
     return f"≤ {least}" + (f", aim {bar.aim}" if bar.aim else "")
 
 

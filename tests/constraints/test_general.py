@@ -160,6 +160,8 @@ def test_degrees_of_freedom_follow_the_shapes() -> None:
     assert General(unit_rows, inequality=True).degrees_of_freedom(shapes) == 22
     assert General(balanced).degrees_of_freedom([Size([2, 2]), Size([3])]) == 5
     assert General(ellipse, batch_dims=1).degrees_of_freedom([Size([7, 2])]) == 7
+    joint = General(lambda u, v: (u.square().sum() - v.square().sum()).reshape(1), batch_dims=1)
+    assert joint.degrees_of_freedom([Size([7, 2]), Size([7, 3])]) == 7 * (2 + 3 - 1)
 
 
 def test_dependent_equations_are_refused() -> None:
@@ -168,3 +170,9 @@ def test_dependent_equations_are_refused() -> None:
 
     with pytest.raises(ConstraintError, match="rank 1 for 2 equations"):
         bound(General(twice), (2,)).place(torch.tensor([[1.5, 0.0]], dtype=torch.float64))
+
+
+def test_parameters_of_one_g_must_have_as_many_copies() -> None:
+    joint = General(lambda u, v: (u.square().sum() - v.square().sum()).reshape(1), batch_dims=1)
+    with pytest.raises(ConstraintError, match=r"must agree, got shapes \(7, 2\), \(6, 2\)"):
+        joint.bind([Size([7, 2]), Size([6, 2])])

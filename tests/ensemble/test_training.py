@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import colangevin as cl
+from colangevin.ensemble import stepper
 from colangevin.ensemble.streams import Stream, batch_orders, noise_keys, random_bits
 
 POINTS = torch.randn(40, 2, generator=torch.Generator().manual_seed(1))
@@ -184,6 +185,65 @@ def test_a_failed_projection_changes_nothing():
     assert torch.equal(ensemble.member(0).bias, bias) and ensemble.steps == 0
 
 
+def test_which_steps_are_compiled_depends_on_the_training_not_on_the_process(monkeypatch):
+    """Otherwise a resumed training would round differently; the kernel is a stand-in here."""
+    compiled_at = []
+
+    def stand_in(function, arguments, in_place):
+        def run(*given):
+            compiled_at.append(ensemble.steps)
+            return torch.func.vmap(function)(*given)
+
+        return run
+
+    monkeypatch.setattr(stepper, "compiled", stand_in)
+    monkeypatch.setattr(stepper, "PATIENCE", 3)
+    batch = POINTS[:8].expand(2, -1, -1), TARGETS[:8].expand(2, -1, -1)
+    for compile, expected in ((None, [3, 4, 5]), (True, [1, 2, 3, 4, 5]), (False, [])):
+        for stop in (6, 4):  # without a break, and with one after four steps
+            compiled_at.clear()
+            ensemble = cl.Ensemble(linear, [1, 2], lr=0.1, compile=compile)
+            for _ in range(stop):
+                ensemble.step(mse, *batch)
+            state = ensemble.state_dict()
+            ensemble = cl.Ensemble(linear, [1, 2], lr=0.1, compile=compile)
+            ensemble.load_state_dict(state)
+            for _ in range(6 - stop):
+                ensemble.step(mse, *batch)
+            assert compiled_at == expected
+
+
+def test_settings_change_on_the_way():
+    ensemble = cl.Ensemble(linear, [1], {"weight": cl.Circle(2.0)}, lr=0.2, momentum=0.9)
+    torch.manual_seed(1)
+    model = linear()
+    groups = cl.constrain_(model, {"weight": cl.Circle(2.0)})
+    optimizer = cl.CoLA(groups, lr=0.2, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, gamma=0.5)
+    for _ in range(9):
+        ensemble.set(lr=optimizer.param_groups[0]["lr"])
+        ensemble.step(mse, POINTS[None], TARGETS[None])
+        optimizer.zero_grad()
+        mse(model(POINTS), TARGETS).backward()
+        optimizer.step()
+        scheduler.step()
+    assert torch.allclose(ensemble.member(0).weight, model.weight, atol=1e-6)
+    with pytest.raises(ValueError, match="overdamped"):
+        ensemble.set(momentum=0.0)
+    with pytest.raises(ValueError, match="temperature"):
+        ensemble.set(temperature=-1.0)
+
+
+def test_outputs_of_all_members():
+    ensemble = cl.Ensemble(linear, [1, 2, 3])
+    outputs = ensemble(POINTS)
+    own = ensemble(torch.stack([POINTS, 2 * POINTS, 3 * POINTS]), per_member=True)
+    for index in range(3):
+        member = ensemble.member(index)
+        assert torch.allclose(outputs[index], member(POINTS), atol=1e-6)
+        assert torch.allclose(own[index], member((index + 1) * POINTS), atol=1e-6)
+
+
 # --- wrong input -------------------------------------------------------------------------------
 
 
@@ -239,3 +299,8 @@ def test_a_state_of_other_members_is_refused():
         other.load_state_dict(state)
     with pytest.raises(ValueError, match="momentum has other names"):
         cl.Ensemble(linear, [1, 2], lr=0.1, momentum=0.9).load_state_dict(state)
+    bound = cl.Ensemble(linear, [1, 2], {"weight": cl.Orthogonal()}, lr=0.1)
+    before = weights(bound)
+    with pytest.raises(ValueError, match="other constraints"):
+        bound.load_state_dict(state)
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(bound), strict=True))

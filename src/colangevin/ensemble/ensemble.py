@@ -6,6 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from colangevin.ensemble.batches import batches_of, pieces
 from colangevin.ensemble.building import sort_parameters
 from colangevin.ensemble.fitting import History, fit
 from colangevin.ensemble.looking import evaluate, violation
-from colangevin.ensemble.numbers import Moves, moves_of, spread
+from colangevin.ensemble.numbers import OPTIONS, Moves, moves_of, spread
 from colangevin.ensemble.step import Loss, Penalty, Store
 from colangevin.ensemble.stepper import Stepper
 from colangevin.errors import DivergenceWarning
@@ -116,10 +117,10 @@ class Ensemble:
         Raises:
             ValueError, TypeError: nothing has been changed then.
         """
-        unknown = set(options) - {*saving.OPTIONS}
+        unknown = set(options) - {*OPTIONS}
         if unknown:
             raise TypeError(
-                f"unknown option {sorted(unknown)[0]!r}; there are {', '.join(saving.OPTIONS)}"
+                f"unknown option {sorted(unknown)[0]!r}; there are {', '.join(OPTIONS)}"
             )
         merged = {**self._options, **options}
         own = spread(merged, len(self.seeds))
@@ -196,20 +197,19 @@ class Ensemble:
         """
         total = torch.zeros(len(self.seeds), dtype=torch.float64)
         data = batches_of(inputs, targets, len(self.seeds), per_member)
-        seeds, count = [self.seeds[i] for i in self.active], 0
-        orders = data.orders(seeds, self.epochs)
+        orders, count = data.orders([self.seeds[i] for i in self.active], self.epochs), 0
         for piece in pieces(data.points, batch_size):
             if not self.active:
                 break
-            rows = torch.tensor([seeds.index(self.seeds[i]) for i in self.active])
             found = [
                 self.step(loss, *batch).detach()
-                for batch in data.gather(self.active, orders[rows], piece, batch_size)
+                for batch in data.gather(self.active, orders, piece, batch_size)
             ]
             losses = torch.stack(found)
             total[self.active] += losses.sum(dim=0).double().cpu()
             count += len(found)
-            self._remove_diverged(losses[-1])
+            keep = self._remove_diverged(losses[-1])
+            orders = orders if bool(keep.all()) else orders[keep]
         self.epochs += 1
         total /= max(count, 1)
         total[[removal.member for removal in self.removed]] = math.nan
@@ -219,10 +219,11 @@ class Ensemble:
         """Train for a number of epochs; see ``colangevin.ensemble.fit`` for the arguments."""
         return fit(self, loss, inputs, targets, **settings)
 
-    def _remove_diverged(self, losses: Tensor) -> None:
+    def _remove_diverged(self, losses: Tensor) -> Tensor:
+        """Which of the members stay."""
         keep = losses.isfinite().cpu()
         if bool(keep.all()):
-            return
+            return keep
         gone = [i for i, stays in zip(self.active, keep.tolist(), strict=True) if not stays]
         self.removed += [Removal(i, self.seeds[i], self.steps) for i in gone]
         self.active = [i for i in self.active if i not in gone]
@@ -233,15 +234,14 @@ class Ensemble:
             stacklevel=3,
         )
         self._select(keep)
+        return keep
 
     def _select(self, keep: Tensor) -> None:
         for part in (*self._store.parts().values(), self._frozen):
             for name, tensor in part.items():
                 part[name] = members.aligned(tensor[keep.to(tensor.device)])
         self._cells = [
-            cell.__class__(
-                cell.name, cell.constraint, cell.constants[keep.to(cell.constants.device)]
-            )
+            replace(cell, constants=cell.constants[keep.to(cell.constants.device)])
             for cell in self._cells
         ]
         self._coupled = [coupled.select(keep) for coupled in self._coupled]
@@ -332,6 +332,6 @@ class Ensemble:
         """Go on where ``state_dict`` was taken, in an ensemble made in the same way.
 
         Raises:
-            ValueError: if it is of other seeds, parameters or settings; nothing is changed.
+            ValueError: if it is of other seeds, parameters or constraints; nothing is changed.
         """
         saving.unpack(self, state)

@@ -101,7 +101,7 @@ def fit(
                 continue
             row = {LOSS: torch.stack(since).mean(dim=0)}
             for name, metric in (metrics or {}).items():
-                row[name] = _widen(ensemble, metric(ensemble))
+                row[name] = widen(ensemble, metric(ensemble))
             history.append(ensemble.epochs, row)
             since = []
             if path is not None:
@@ -109,8 +109,8 @@ def fit(
     return history
 
 
-def _widen(ensemble: Ensemble, values: Tensor) -> Tensor:
-    """From the members that are left to all."""
+def widen(ensemble: Ensemble, values: Tensor) -> Tensor:
+    """From numbers of the members that are left to all, with NaN for the others."""
     wide = torch.full((len(ensemble.seeds),), math.nan, dtype=torch.float64)
     wide[ensemble.active] = values.detach().double().cpu()
     return wide

@@ -11,8 +11,10 @@ from torch import Tensor
 from colangevin.integrators.dynamics import Action
 from colangevin.optimizers.hyperparameters import dynamics, resolve
 
-OPTIONS = ("lr", "momentum", "step_size", "friction", "temperature", "weight_decay")
+NUMBERS = ("lr", "momentum", "step_size", "friction", "temperature", "weight_decay")
 """What may differ between members: a number, or one a member."""
+OPTIONS = (*NUMBERS, "scheme", "delayed_gradient")
+"""All that an ensemble can be set to."""
 
 
 class Moves(NamedTuple):
@@ -25,7 +27,7 @@ class Moves(NamedTuple):
         decays: whether any member has weight decay.
     """
 
-    kinds: tuple[tuple[type, tuple[bool, ...]], ...]
+    kinds: tuple[tuple[Any, tuple[bool, ...]], ...]
     values: Tensor
     overdamped: bool
     decays: bool
@@ -41,7 +43,8 @@ class Moves(NamedTuple):
     @property
     def draws(self) -> int:
         """How many tensors of noise the actions ask for, for a weight without slack."""
-        return sum(1 for action in self.actions([1.0] * 99) if getattr(action, "scale", None))
+        scaled = (dict(zip(kind._fields, present, strict=True)) for kind, present in self.kinds)
+        return sum(found.get("scale", False) for found in scaled)
 
 
 def spread(options: Mapping[str, Any], members: int) -> list[dict[str, Any]]:
@@ -59,7 +62,7 @@ def spread(options: Mapping[str, Any], members: int) -> list[dict[str, Any]]:
         several = isinstance(value, (list, tuple, range)) or (
             isinstance(value, Tensor) and value.dim() == 1
         )
-        if several and name not in OPTIONS:
+        if several and name not in NUMBERS:
             raise ValueError(f"{name} cannot differ between members, got {value!r}")
         column = [v.item() if isinstance(v, Tensor) else v for v in value] if several else []
         if several and len(column) != members:

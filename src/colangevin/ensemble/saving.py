@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from colangevin.ensemble.numbers import OPTIONS as NUMBERS
-
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
-
-OPTIONS = (*NUMBERS, "scheme", "delayed_gradient")
-"""What ``Ensemble.set`` takes."""
 
 
 def pack(ensemble: Ensemble) -> dict[str, Any]:
@@ -25,6 +20,7 @@ def pack(ensemble: Ensemble) -> dict[str, Any]:
         "steps": ensemble.steps,
         "epochs": ensemble.epochs,
         "random_state": ensemble._stepper.random_state.clone(),
+        "random": ensemble._stepper.random,
         "store": {part: {n: t.clone() for n, t in named.items()} for part, named in parts.items()},
         "coupled": [coupled.state_dict() for coupled in ensemble._coupled],
     }
@@ -47,6 +43,9 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
                 f"the state's {part} has other names or shapes: {sorted(saved)} instead of "
                 f"{sorted(named)}"
             )
+    coupled_names = [set(coupled.state_dict()) for coupled in ensemble._coupled]
+    if [set(saved) for saved in state["coupled"]] != coupled_names:
+        raise ValueError("the state is of other constraints")
     if len(rows) < len(ensemble.active):
         keep = torch.zeros(len(ensemble.active), dtype=torch.bool)
         keep[rows] = True
@@ -61,3 +60,4 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
     ensemble.removed = [Removal(*removal) for removal in state["removed"]]
     ensemble.steps, ensemble.epochs = state["steps"], state["epochs"]
     ensemble._stepper.random_state = state["random_state"].clone()
+    ensemble._stepper.random = state["random"]

@@ -45,7 +45,8 @@ class Stepper:
     ) -> None:
         self._template, self._penalty, self._compile = template, penalty, compile
         self._kernels: dict[tuple[object, ...], Any] = {}
-        self._random: bool | None = None
+        # Whether the module draws numbers: unknown until the first step of a training.
+        self.random: bool | None = None
         self.random_state = torch.Generator().manual_seed(seed).get_state()
 
     def run(
@@ -104,19 +105,19 @@ class Stepper:
 
     def _wants_compiling(self, step: int) -> bool:
         # The first step shows whether the module draws random numbers, which must be eager.
-        if self._random is not False:
+        if self.random is not False:
             return False
         return step >= PATIENCE if self._compile is None else self._compile
 
     def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Call with the ensemble's own random numbers, for modules with dropout and such."""
-        if self._random is False:
+        if self.random is False:
             return function(*arguments)
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self.random_state)
             result = function(*arguments)
             after = torch.get_rng_state()
-        self._random = bool((after != self.random_state).any())
+        self.random = bool((after != self.random_state).any())
         self.random_state = after
         return result
 

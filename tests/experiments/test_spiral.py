@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from colangevin.experiments import spiral
+from colangevin.experiments.experiment import seeds_of
 from colangevin.experiments.log import Log
 from colangevin.experiments.records import Records, read_records
 from colangevin.experiments.registry import find
@@ -56,7 +57,7 @@ def test_runs_are_trained_on_their_own_data_and_repeat():
 
 def test_networks_of_the_classifiers_are_used_again_only_with_the_same_settings(out):
     settings = {**spiral.SCALES["smoke"], "scale": "smoke", "seed": 0, **spiral.METHODS["sgd"]}
-    ensemble = spiral.make(settings, spiral.seeds_of(settings), None, 0.0)
+    ensemble = spiral.make(settings, seeds_of(settings), None, 0.0)
     fresh = ensemble.member(0)[0].weight.clone()
     folder = out / "spiral-classifiers"
     assert not spiral.load_weights(ensemble, {**settings, "lr": 0.1}, folder, "sgd")
@@ -64,7 +65,7 @@ def test_networks_of_the_classifiers_are_used_again_only_with_the_same_settings(
     assert spiral.load_weights(ensemble, settings, folder, "sgd")
     assert not torch.equal(ensemble.member(0)[0].weight, fresh)
     record = json.loads((folder / "sgd.json").read_text(encoding="utf-8"))
-    points = spiral.draw_points(settings, spiral.seeds_of(settings))
+    points = spiral.draw_points(settings, seeds_of(settings))
     loss = spiral.measure(ensemble, points)["test_loss"].tolist()
     assert record["final"]["test_loss"] == pytest.approx(loss, rel=1e-5)
 

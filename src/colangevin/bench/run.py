@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from types import ModuleType
@@ -19,6 +18,7 @@ from colangevin.bench.record import Record
 from colangevin.bench.timing import Effort, Tick
 from colangevin.bench.training import work_e
 from colangevin.bench.works import Sizes, Work, work_a, work_b, work_c, work_d
+from colangevin.machine import threads
 
 LETTERS: dict[str, Callable[[Sizes], list[Work]]] = {
     "a": lambda sizes: [work_a(sizes)],
@@ -79,7 +79,7 @@ def run(settings: Settings, reference: ModuleType | None, tick: Tick) -> Record:
     """Run the works; an interruption ends the run with what is done."""
     start = time.perf_counter()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with _threads(settings.threads), warnings.catch_warnings():
+    with threads(settings.threads), warnings.catch_warnings():
         # What peers warn of is theirs, and what the library warns of becomes a note.
         warnings.simplefilter("ignore")
         record = Record(machine.describe(device), asdict(settings))
@@ -138,14 +138,3 @@ def quick(effort: Effort) -> Effort:
 def full(effort: Effort) -> Effort:
     """All steps, and slow peers as well, if it takes a quarter of an hour."""
     return replace(effort, seconds=12.0, patience=60.0, ours_seconds=240.0, peers_seconds=10.0)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -14,7 +14,7 @@ from colangevin.data import augment, cifar10
 from colangevin.data.idx import ImageData
 from colangevin.experiments import training
 from colangevin.experiments.curves import draw_curves
-from colangevin.experiments.experiment import Claim, Experiment, Job, Settings, Table
+from colangevin.experiments.experiment import Claim, Experiment, Job, Settings, Table, seeds_of
 from colangevin.experiments.log import Log
 from colangevin.experiments.records import Records
 from colangevin.experiments.reduced import Measured, ordering
@@ -83,7 +83,7 @@ def run(job: Job, log: Log) -> None:
         batch_size=settings["batch_size"],
         epochs=settings["epochs"],
     )
-    runs = training.train(work, training.seeds_of(settings), log)
+    runs = training.train(work, seeds_of(settings), log)
     if runs is None:
         return
     log.finish(

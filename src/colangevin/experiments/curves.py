@@ -12,9 +12,19 @@ from colangevin.experiments.records import Record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLORS = ("#4c72b0", "#dd8452", "#55a868", "#8172b3", "#c44e52", "#937860")
+COLORS = ("#4c72b0", "#dd8452", "#55a868", "#8172b3", "#c44e52", "#937860", "#64b5cd")
 STYLES = ("-", "--", "-.", (0, (1, 1.5)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 """Different dashes: curves that lie on one another can be told apart."""
+
+
+def factor_of(key: str) -> float:
+    """What to multiply a quantity with: accuracies are shown in per cent.
+
+    Example:
+        >>> factor_of("test_accuracy"), factor_of("test_loss")
+        (100.0, 1.0)
+    """
+    return 100.0 if key.endswith("accuracy") else 1.0
 
 
 def draw_curves(
@@ -58,7 +68,7 @@ def draw_curves(
 
 
 def _curve(axis: Any, record: Record, key: str, color: str, style: Any) -> None:
-    factor = 100.0 if key.endswith("accuracy") else 1.0
+    factor = factor_of(key)
     epochs = record.history["epoch"]
     values = factor * np.ma.masked_invalid(np.array(record.series(key)))
     mark = "o" if len(epochs) < 25 else ""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
@@ -16,7 +15,9 @@ from torch.nn import functional
 from colangevin import checks
 from colangevin.constraints import Circle
 from colangevin.data import TWO_TURNS
+from colangevin.diagnostics.weights import largest_weight
 from colangevin.experiments.demo_result import Curve, Method, Result
+from colangevin.machine import threads
 from colangevin.models import mlp
 from colangevin.optimizers import CoLA, parameter_groups
 
@@ -125,7 +126,7 @@ def train(
     curves = [Curve() for _ in methods]
     batches = settings.generator(Stream.BATCHES)
     spacing = -(-settings.epochs // CURVE_POINTS)
-    with _single_thread():
+    with threads(1):  # on small tensors, starting a second costs more than it saves
         _record(curves, 0, networks, data)
         for epoch in range(1, settings.epochs + 1):
             _run_epoch(columns, optimizers, data, settings.batch_size, batches)
@@ -243,7 +244,6 @@ def _result(
     def accuracy(inputs: Tensor, labels: Tensor) -> float:
         return float(((network(inputs)[:, 0] > 0) == (labels > 0)).float().mean())
 
-    weights = [parameter for name, parameter in network.named_parameters() if "weight" in name]
     violation = max(group.residual for group in optimizer.violation())
     return Result(
         method=method,
@@ -251,17 +251,6 @@ def _result(
         curve=curve,
         train_accuracy=accuracy(data.train_inputs, data.train_labels),
         test_accuracy=accuracy(data.test_inputs, data.test_labels),
-        largest_weight=max(float(weight.abs().max()) for weight in weights),
+        largest_weight=largest_weight(network),
         violation=violation if method.constrained else None,
     )
-
-
-@contextmanager
-def _single_thread() -> Iterator[None]:
-    """Keep torch to one thread: on small tensors, starting a second costs more than it saves."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -18,9 +18,9 @@ from colangevin.constraints import Orthogonal
 from colangevin.data import FOUR_TURNS
 from colangevin.ensemble import Ensemble
 from colangevin.experiments import ensembles, spiral
-from colangevin.experiments.experiment import Job, Settings
+from colangevin.experiments.experiment import Job, Settings, seeds_of
 from colangevin.experiments.log import Log
-from colangevin.experiments.spiral import Points, seeds_of
+from colangevin.experiments.spiral import Points
 from colangevin.models import mlp
 
 PAPER: dict[str, Any] = {

@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from colangevin.ensemble import Ensemble
+from colangevin.ensemble.fitting import widen
 from colangevin.experiments.log import Log
+from colangevin.experiments.values import plain
 
 Measure: TypeAlias = Callable[[Ensemble], Mapping[str, Tensor]]
 
@@ -31,7 +33,6 @@ class Training:
         points: measurements to make, about evenly spaced.
         measure: returns numbers by name, one a member that is left.
         per_member: every member has its own data.
-        schedule: settings to make before an epoch, such as the step; None for none.
     """
 
     loss: Callable[[Any, Any], Tensor]
@@ -42,7 +43,6 @@ class Training:
     points: int
     measure: Measure
     per_member: bool = False
-    schedule: Callable[[int], Mapping[str, Any]] | None = None
 
 
 def train(ensemble: Ensemble, training: Training, log: Log) -> bool:
@@ -59,8 +59,6 @@ def train(ensemble: Ensemble, training: Training, log: Log) -> bool:
     spacing = max(1, training.epochs // training.points)
     last = time.perf_counter()
     while ensemble.epochs < training.epochs and ensemble.active:
-        if training.schedule is not None:
-            ensemble.set(**training.schedule(ensemble.epochs))
         ensemble.epoch(
             training.loss,
             training.inputs,
@@ -106,10 +104,7 @@ def everyone(ensemble: Ensemble, values: Tensor) -> list[float | None]:
         >>> everyone(ensemble, torch.tensor([0.5, 1.5]))
         [0.5, 1.5]
     """
-    wide: list[float | None] = [None] * len(ensemble.seeds)
-    for member, value in zip(ensemble.active, values.tolist(), strict=True):
-        wide[member] = value
-    return wide
+    return plain(widen(ensemble, values))
 
 
 def removals(ensemble: Ensemble) -> list[dict[str, int]]:

@@ -143,3 +143,13 @@ class Experiment:
             raise ValueError(f"unknown scale {scale!r}; {self.name} has {known}")
         chosen = {"scale": scale, **self.scales[scale], "seed": seed}
         return chosen if runs is None else {**chosen, "runs": runs}
+
+
+def seeds_of(settings: Settings) -> range:
+    """The seeds of the runs.
+
+    Example:
+        >>> seeds_of({"seed": 3, "runs": 2})
+        range(3000, 3002)
+    """
+    return range(1000 * settings["seed"], 1000 * settings["seed"] + settings["runs"])

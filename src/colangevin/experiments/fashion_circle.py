@@ -13,9 +13,8 @@ from torch.nn import functional
 from colangevin.constraints import Circle
 from colangevin.ensemble import Ensemble
 from colangevin.experiments import datasets, ensembles, fashion_results
-from colangevin.experiments.experiment import Experiment, Job, Settings
+from colangevin.experiments.experiment import Experiment, Job, Settings, seeds_of
 from colangevin.experiments.log import Log
-from colangevin.experiments.spiral import seeds_of
 from colangevin.models import mlp
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colangevin.experiments.comparing import Measured, ahead, number
+from colangevin.experiments.curves import COLORS, factor_of
 from colangevin.experiments.experiment import Claim, Table
 from colangevin.experiments.records import Record, Records
-from colangevin.experiments.spiral_plot import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +66,7 @@ def draw(records: Records, keys: tuple[str, str]) -> Figure:
     for axis, key in zip(axes, keys, strict=True):
         for color, record in zip(COLORS, shown, strict=False):
             epochs = record.history["epoch"][1:]  # without the untrained network
-            values = _factor(key) * np.array(record.series(key)[1:])
+            values = factor_of(key) * np.array(record.series(key)[1:])
             mean, spread = np.nanmean(values, axis=1), np.nanstd(values, axis=1)
             axis.plot(epochs, mean, color=color, label=record.settings["label"])
             axis.fill_between(epochs, mean - spread, mean + spread, color=color, alpha=0.2)
@@ -79,12 +79,8 @@ def draw(records: Records, keys: tuple[str, str]) -> Figure:
     return figure
 
 
-def _factor(key: str) -> float:
-    return 100.0 if key.endswith("accuracy") else 1.0
-
-
 def _measured(record: Record, key: str) -> Measured:
-    values = [_factor(key) * value for value in record.values(key)]
+    values = [factor_of(key) * value for value in record.values(key)]
     return Measured(record.settings["label"], values)
 
 

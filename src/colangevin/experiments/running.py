@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import torch
-
-from colangevin import checks
+from colangevin import checks, machine
 from colangevin.errors import RecordError
 from colangevin.experiments import datasets
 from colangevin.experiments.experiment import Experiment, Job
@@ -177,7 +175,7 @@ def _work(task: _Task, keep_going: KeepGoing) -> bool:
     threads = task.threads
     if checkpoint.exists():  # another number of threads would change the last digits
         threads = int(read_checkpoint(checkpoint)[0].versions.get("threads", threads))
-    with _threads(threads):
+    with machine.threads(threads):
         log = Log(task.job, task.directory, task.data, order=task.order, progress=keep_going)
         if not checkpoint.exists():
             log.start()
@@ -185,16 +183,6 @@ def _work(task: _Task, keep_going: KeepGoing) -> bool:
     if log.going and not log.record.complete:
         raise RuntimeError(f"{task.job.name} of {task.job.experiment} ended without a result")
     return log.record.complete
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    previous = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(previous)
 
 
 def _done(jobs: list[Job], directory: Path, resume: bool) -> set[str]:

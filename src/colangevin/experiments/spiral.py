@@ -19,7 +19,7 @@ from colangevin.constraints import Circle
 from colangevin.data import TWO_TURNS, Spiral
 from colangevin.ensemble import Ensemble
 from colangevin.experiments import ensembles
-from colangevin.experiments.experiment import Settings
+from colangevin.experiments.experiment import Settings, seeds_of
 from colangevin.experiments.log import Log
 from colangevin.models import mlp
 
@@ -57,16 +57,6 @@ class Points(NamedTuple):
     train_labels: Tensor
     test_inputs: Tensor
     test_labels: Tensor
-
-
-def seeds_of(settings: Settings) -> range:
-    """The seeds of the runs.
-
-    Example:
-        >>> seeds_of({"seed": 3, "runs": 2})
-        range(3000, 3002)
-    """
-    return range(1000 * settings["seed"], 1000 * settings["seed"] + settings["runs"])
 
 
 def draw_points(

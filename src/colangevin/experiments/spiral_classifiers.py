@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from colangevin.diagnostics.weights import largest_weight
 from colangevin.experiments import ensembles, spiral
 from colangevin.experiments.experiment import (
     NOT_REPRODUCED,
@@ -16,6 +17,7 @@ from colangevin.experiments.experiment import (
     Job,
     Settings,
     Table,
+    seeds_of,
 )
 from colangevin.experiments.log import Log, pack
 from colangevin.experiments.records import Records, mean_std
@@ -36,17 +38,14 @@ def jobs(settings: Settings) -> list[Job]:
 def run(job: Job, log: Log) -> None:
     """Train all runs of a method as one ensemble."""
     settings = job.settings
-    seeds = spiral.seeds_of(settings)
+    seeds = seeds_of(settings)
     points = spiral.draw_points(settings, seeds)
     ensemble = spiral.make(settings, seeds, settings.get("radii"), settings.get("temperature", 0.0))
     if not spiral.train(ensemble, settings, points, log):
         return
     spiral.save_weights(ensemble, settings, log.directory, job.name)
     final = spiral.measure(ensemble, points)
-    largest = [
-        max(float(p.detach().abs().max()) for n, p in net.named_parameters() if "weight" in n)
-        for net in spiral.networks(ensemble)
-    ]
+    largest = [largest_weight(network) for network in spiral.networks(ensemble)]
     log.finish(
         **{name: ensembles.everyone(ensemble, values) for name, values in final.items()},
         largest_weight=ensembles.everyone(ensemble, torch.tensor(largest)),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from colangevin.diagnostics.boundary import section_gradients
 from colangevin.experiments import spiral
+from colangevin.experiments.curves import COLORS
 from colangevin.experiments.experiment import (
     NOT_REPRODUCED,
     REPRODUCED,
@@ -21,7 +22,6 @@ from colangevin.experiments.experiment import (
 )
 from colangevin.experiments.log import Log, pack, unpack
 from colangevin.experiments.records import Records
-from colangevin.experiments.spiral_plot import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from colangevin.experiments.curves import COLORS, factor_of
 from colangevin.experiments.log import unpack
 from colangevin.experiments.records import Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLORS = ("#4c72b0", "#dd8452", "#55a868", "#8172b3", "#c44e52", "#937860", "#64b5cd")
 CURVES = {"test_loss": "test loss", "test_accuracy": "test accuracy, %"}
 
 
@@ -58,7 +58,7 @@ def draw_curves(records: Records) -> Figure:
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     for axis, (key, label) in zip(figure.subplots(1, 2), CURVES.items(), strict=True):
-        factor = 100.0 if key.endswith("accuracy") else 1.0
+        factor = factor_of(key)
         for color, record in zip(COLORS, records.values(), strict=False):
             epochs = record.history["epoch"]
             values = factor * np.array(record.series(key))

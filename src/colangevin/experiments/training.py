@@ -14,7 +14,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from colangevin.errors import ConvergenceError
-from colangevin.experiments.experiment import Settings
 from colangevin.experiments.log import Log
 
 SAVE_SECONDS = 30.0
@@ -213,16 +212,6 @@ def _note(epoch: float, runs: Sequence[Run], log: Log) -> None:
     measured = [run.measure() for run in runs]
     columns = {name: [found[name] for found in measured] for name in measured[0]}
     log.append(epoch=int(epoch) if epoch == int(epoch) else epoch, **columns)
-
-
-def seeds_of(settings: Settings) -> range:
-    """The seeds of a job's runs.
-
-    Example:
-        >>> seeds_of({"seed": 3, "runs": 2})
-        range(3000, 3002)
-    """
-    return range(1000 * settings["seed"], 1000 * settings["seed"] + settings["runs"])
 
 
 def divergences(runs: Sequence[Run]) -> list[dict[str, int]]:

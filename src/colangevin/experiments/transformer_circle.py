@@ -12,10 +12,11 @@ from torch.nn import functional
 from colangevin.constraints import Circle, Constraint
 from colangevin.data import batchify, windows
 from colangevin.data.text import Corpus
+from colangevin.diagnostics.weights import largest_weight
 from colangevin.experiments import training
 from colangevin.experiments.curves import draw_curves
 from colangevin.experiments.datasets import LOADERS
-from colangevin.experiments.experiment import Claim, Experiment, Job, Settings, Table
+from colangevin.experiments.experiment import Claim, Experiment, Job, Settings, Table, seeds_of
 from colangevin.experiments.log import Log
 from colangevin.experiments.records import Record, Records
 from colangevin.experiments.reduced import Measured, is_ahead, number, ordering
@@ -106,14 +107,14 @@ def run(job: Job, log: Log) -> None:
         points=settings["points"],
         shuffle=False,
     )
-    runs = training.train(work, training.seeds_of(settings), log)
+    runs = training.train(work, seeds_of(settings), log)
     if runs is None:
         return
     series = zip(*log.record.series("valid_loss"), strict=True)
     log.finish(
         min_valid_loss=[min(losses) for losses in series],
         steps=work.marks[-1],
-        largest_weight=[largest(run.model) for run in runs],
+        largest_weight=[largest_weight(run.model) for run in runs],
         diverged=training.divergences(runs),
     )
 
@@ -183,17 +184,6 @@ def mean_loss(model: nn.Module, tokens: Tensor) -> float:
 
 def _cut(tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     return windows(batchify(tokens, max(1, min(16, len(tokens) // ROWS))), ROWS)
-
-
-def largest(model: nn.Module) -> float:
-    """The largest weight, biases aside.
-
-    Example:
-        >>> largest(nn.Linear(4, 4)) <= 0.5
-        True
-    """
-    weights = [p for name, p in model.named_parameters() if "weight" in name]
-    return max(float(weight.detach().abs().max()) for weight in weights)
 
 
 def of_dataset(records: Records, dataset: str) -> dict[str, Record]:

@@ -44,11 +44,13 @@ def flat(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() == 1 else tensor.reshape(-1)
 
 
-def plus(x: Tensor, y: Tensor, factor: Scalar) -> Tensor:
+def plus(x: Tensor, y: Tensor, factor: Scalar, out: Tensor | None = None) -> Tensor:
     """x + factor · y, in one pass over memory where the factor is a plain number."""
     if isinstance(factor, Tensor):
-        return x + y * factor
-    return torch.add(x, y, alpha=factor)
+        total = x + y * factor
+        return total if out is None else out.copy_(total)
+    # Not given at all where there is none: vmap knows no out.
+    return torch.add(x, y, alpha=factor, **({} if out is None else {"out": out}))
 
 
 def affine(x: Tensor, offset: Scalar, slope: Scalar) -> Tensor:
@@ -72,6 +74,16 @@ def add_product_(total: Tensor, x: Tensor, y: Tensor, factor: float = 1.0) -> Te
     return total.addcmul_(x, y, value=factor)
 
 
+def overwrite(old: State, new: State) -> State:
+    """Write a new state into the tensors of an old one, where it has any."""
+    kept = []
+    for target, value in zip(old, new, strict=True):
+        if target is not None and value is not None and target is not value:
+            value = target.copy_(value)
+        kept.append(value)
+    return State(*kept)  # type: ignore[arg-type]
+
+
 def tolerance_for(dtype: torch.dtype) -> float:
     """The accuracy to which a constraint is held: 1e-6 in float32, 1e-12 in float64."""
     return 1e-12 if dtype == torch.float64 else 1e-6
@@ -87,6 +99,8 @@ class Constraint(ABC):
 
     fallible: ClassVar[bool] = False
     """Whether a projection can fail, so that a step must be computed before it is written."""
+    overflows_only: ClassVar[bool] = False
+    """Whether nothing but a number that is not finite makes a projection fail."""
     elementwise: ClassVar[bool] = False
     """Whether every entry is a manifold of its own."""
     double_safe: ClassVar[bool] = True
@@ -100,6 +114,10 @@ class Constraint(ABC):
     """
     joint: bool = False
     """Whether one constraint couples several parameters."""
+
+    def looks(self, device: torch.device) -> bool:
+        """Whether a projection looks at its numbers, and so can fail on this device."""
+        return self.fallible
 
     # --- layout -------------------------------------------------------------------------
 
@@ -168,7 +186,7 @@ class Constraint(ABC):
         """Π(weight · gradient + scale · R), R standard normal; either part may be None.
 
         Π is linear and the momentum is tangent already, so the kick of B and the noise of
-        O share one projection; a ``quotient`` geometry leaves it out.
+        O share one projection.
         """
         slack = None
         vector = gradient
@@ -180,8 +198,6 @@ class Constraint(ABC):
             slack = None if state.slack is None else draw(state.slack) * scale
         if vector is None:
             vector = torch.zeros_like(state.position)
-        if self.quotient:
-            return Vector(vector, slack)
         return self.tangent(state, vector, slack)
 
     def close(self, state: State) -> State:
@@ -203,9 +219,17 @@ class Constraint(ABC):
     def drift(self, state: State, step: Scalar) -> State:
         """A: move along the geodesic for the time ``step``."""
 
+    def drift_(self, state: State, step: Scalar) -> State:
+        """``drift``, written over the tensors of ``state``."""
+        return overwrite(state, self.drift(state, step))
+
     @abstractmethod
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """Bring an Euler–Maruyama proposal back to the manifold."""
+
+    def project_(self, state: State, position: Tensor, slack: Tensor | None) -> State:
+        """``project``, written over the tensors of ``state`` and maybe over the proposal."""
+        return overwrite(state, self.project(state, position, slack))
 
     @abstractmethod
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:

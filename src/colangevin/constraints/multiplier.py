@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from colangevin.constraints.base import plus
+
 
 def quasi_newton(
     overlap: Tensor, gram: Tensor, tolerance: float, max_iterations: int, *, look: bool = True
@@ -18,34 +20,44 @@ def quasi_newton(
     so that the iteration L ← L + ½(M − LS − SᵀL + LL − I) runs on s × s matrices alone.
 
     Args:
-        overlap: S, of shape (..., s, s).
-        gram: M, of the same shape.
+        overlap: S, of shape (matrices, s, s).
+        gram: M, of the same shape; it is overwritten.
         tolerance: stop when the largest entry of the residual is below it.
         max_iterations: the limit of iterations.
         look: whether to stop early; on an accelerator every look waits for the device.
 
     Returns:
-        The multiplier, and for each matrix of the batch the residual before its last update.
+        The multiplier, and the residual before its last update.
 
     Example:
-        >>> eye = torch.eye(2)
-        >>> multiplier, error = quasi_newton(1.1 * eye, 1.21 * eye, 1e-6, 50)
+        >>> eye = torch.eye(2)[None]
+        >>> multiplier, _ = quasi_newton(1.1 * eye, 1.21 * eye, 1e-6, 50)
         >>> bool((multiplier - 0.1 * eye).abs().max() < 1e-6)
         True
     """
-    half = _minus_eye(gram * 0.5, 0.5)
     # The start Λ = sym(S) − I is exact to first order in Q̄ − Q, which leaves a residual of
     # second order.
     multiplier = _minus_eye(torch.add(overlap, overlap.mT).mul_(0.5), 1.0)
+    half = _minus_eye(gram.mul_(0.5), 0.5)
     for _ in range(max_iterations):
         # M − I − LS − SᵀL + LL = X + Xᵀ with X = (M − I)/2 − L(S − L/2): one product.
-        mixed = half - multiplier @ torch.add(overlap, multiplier, alpha=-0.5)
+        mixed = torch.baddbmm(half, multiplier, plus(overlap, multiplier, -0.5), alpha=-1.0)
         residual = mixed + mixed.mT
-        error = residual.abs().amax(dim=(-2, -1))
-        multiplier = torch.add(multiplier, residual, alpha=0.5)
-        if look and not bool((error > tolerance).any()):
+        multiplier.add_(residual, alpha=0.5)
+        if look and not largest(residual) > tolerance:  # a NaN stays one
             break
-    return multiplier, error
+    return multiplier, residual
+
+
+def largest(tensor: Tensor) -> float:
+    """The largest entry, whatever its sign, as a number; NaN if there is one.
+
+    Example:
+        >>> largest(torch.tensor([1.0, -2.0]))
+        2.0
+    """
+    low, high = torch.aminmax(tensor)
+    return max(-float(low), float(high))
 
 
 def _minus_eye(matrix: Tensor, times: float) -> Tensor:

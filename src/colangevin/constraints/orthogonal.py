@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints.base import Constraint, Scalar, State, Vector, plus
-from colangevin.constraints.multiplier import polar_factor, polish, quasi_newton
+from colangevin.constraints.multiplier import largest, polar_factor, polish, quasi_newton
 from colangevin.errors import ConstraintError, ConvergenceError, ProjectionWarning
 
 BLIND_ITERATIONS = 12
@@ -39,6 +39,22 @@ class Watch:
         self.calls += 1
         if self.calls % self.period == 0:
             self.synchronous = bool(self.seen > 0)
+
+
+class Solved(NamedTuple):
+    """Multipliers of a batch.
+
+    Attributes:
+        multiplier: Λ, matrices × s × s.
+        failed: the matrices whose iteration did not converge, if a look found anything amiss.
+        far: the matrices whose proposal is so far off that Λ has lost digits, likewise.
+        resting: the matrices that must not move, if there was no look.
+    """
+
+    multiplier: Tensor
+    failed: Tensor | None = None
+    far: Tensor | None = None
+    resting: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +86,7 @@ class Orthogonal(Constraint):
     batch_dims: int = 0
     _watch: Watch = field(default_factory=lambda: Watch(), init=False, repr=False)
     fallible: ClassVar[bool] = True
+    overflows_only: ClassVar[bool] = True
     quotient: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -86,6 +103,9 @@ class Orthogonal(Constraint):
     def fallbacks(self) -> int:
         """How many matrices have been projected by their polar factor so far."""
         return self._watch.fallbacks
+
+    def looks(self, device: torch.device) -> bool:
+        return device.type == "cpu" or self._watch.synchronous
 
     # --- layout -------------------------------------------------------------------------
 
@@ -148,60 +168,89 @@ class Orthogonal(Constraint):
         return Vector(plus(vector, _times(state.position, overlap + overlap.mT), -0.5))
 
     def drift(self, state: State, step: Scalar) -> State:
+        position, momentum = state.position, state.momentum
+        assert momentum is not None
+        copy = state._replace(position=position.clone(), momentum=momentum.clone())
+        return self.drift_(copy, step)
+
+    def drift_(self, state: State, step: Scalar) -> State:
         """RATTLE (4.57) without its closing projection: Q' = Q + hP − QΛ, P ← P − QΛ/h.
 
         A normal part of P, P + Qσ, only shifts Λ by hσ. So neither the kick before nor the
-        momentum after needs Π, and the step takes three big products: QᵀQ̄, Q̄ᵀQ̄ and QΛ.
+        momentum after needs Π, and the step takes three big products: QᵀQ̄, Q̄ᵀQ̄ and QΛ. Written
+        as P ← P − QΛ/h, Q ← Q + hP the last one goes straight into P, and of the matrices of the
+        weight's size Q̄ is the only one in new memory, and not for long.
         """
         position, momentum = state.position, state.momentum
         assert momentum is not None
-        moved, normal = self._back(position, plus(position, momentum, step))
-        return state._replace(position=moved, momentum=plus(momentum, normal, -1.0 / step))
+        solved = self._solve(position, plus(position, momentum, step))
+        if solved.failed is not None:
+            proposal = plus(position, momentum, step)
+            moved = self._mend(position, proposal, solved)
+            plus(momentum, moved - proposal, 1.0 / step, out=momentum)
+            position.copy_(moved)
+            return state
+        _add_product_(momentum, position, solved.multiplier * (-1.0 / step))
+        if solved.resting is not None:
+            momentum.masked_fill_(solved.resting, 0.0)
+        plus(position, momentum, step, out=position)
+        return state
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """Q' = Q̄ − QΛ, along the normal space at the old point (4.53)."""
-        return state._replace(position=self._back(state.position, position)[0])
+        return state._replace(position=self._onto(state.position, position.clone()))
 
-    def _back(self, position: Tensor, proposal: Tensor) -> tuple[Tensor, Tensor]:
-        """Q̄ − QΛ on the manifold, and the part QΛ that was taken off."""
+    def project_(self, state: State, position: Tensor, slack: Tensor | None) -> State:
+        state.position.copy_(self._onto(state.position, position))
+        return state
+
+    def _onto(self, position: Tensor, proposal: Tensor) -> Tensor:
+        """Q̄ − QΛ, written over Q̄."""
+        solved = self._solve(position, proposal)
+        if solved.failed is not None:
+            return self._mend(position, proposal, solved)
+        _add_product_(proposal, position, -solved.multiplier)
+        if solved.resting is not None:
+            return torch.where(solved.resting, position, proposal)
+        return proposal
+
+    def _solve(self, position: Tensor, proposal: Tensor) -> Solved:
+        """Λ, and what is known about it."""
         tolerance = self.tolerance or (1e-14 if proposal.dtype == torch.float64 else 5e-7)
-        look = proposal.device.type == "cpu" or self._watch.synchronous
+        look = self.looks(proposal.device)
         gram = self._over_scale(proposal, proposal)
-        multiplier, error = quasi_newton(
-            self._over_scale(position, proposal),
+        overlap = self._over_scale(position, proposal)
+        del proposal  # the iteration can have its memory
+        # The largest entry of such a matrix is on its diagonal.
+        far = gram.diagonal(dim1=-2, dim2=-1).amax(dim=-1) > FAR
+        multiplier, residual = quasi_newton(
+            overlap,
             gram,
             tolerance,
             self.max_iterations if look else min(self.max_iterations, BLIND_ITERATIONS),
             look=look,
         )
-        normal = _times(position, multiplier)
-        moved = proposal - normal
         # A tolerance below rounding cannot be reached: that is no failure.
-        reachable = max(tolerance, 4 * torch.finfo(proposal.dtype).eps)
-        failed = ~(error <= reachable)  # a NaN has failed as well
-        if not look:
-            return self._stay(failed, position, proposal, moved, normal)
-        # The largest entry of such a matrix is on its diagonal.
-        far = gram.diagonal(dim1=-2, dim2=-1).amax(dim=-1) > FAR
-        if bool((failed | far).any()):
-            moved[far] = polish(moved[far] / self.scale) * self.scale
-            if bool(failed.any()):
-                moved[failed] = self._polar(proposal[failed])
-            normal = proposal - moved
-        return moved, normal
-
-    def _stay(
-        self, failed: Tensor, position: Tensor, proposal: Tensor, moved: Tensor, normal: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Without a look at the device, matrices that failed rest where they are.
-
-        The watch looks now and then; once it has seen a failure every step looks, and the
-        polar factor takes over.
-        """
+        reachable = max(tolerance, 4 * torch.finfo(residual.dtype).eps)
+        if look and largest(residual) <= reachable and not bool(far.any()):
+            return Solved(multiplier)
+        failed = ~(residual.abs().amax(dim=(-2, -1)) <= reachable)  # a NaN has failed as well
+        if look:
+            return Solved(multiplier, failed, far)
+        # Without a look at the device, matrices that failed rest where they are. The watch looks
+        # now and then; once it has seen a failure every step looks, and the polar factor takes
+        # over.
         self._watch.note(failed)
-        mask = failed[:, None, None]
-        rest = torch.where(mask, proposal - position, normal)
-        return torch.where(mask, position, moved), rest
+        return Solved(multiplier, resting=failed[:, None, None])
+
+    def _mend(self, position: Tensor, proposal: Tensor, solved: Solved) -> Tensor:
+        """The new weights where some have gone far, or the iteration has failed."""
+        assert solved.failed is not None and solved.far is not None
+        moved = proposal - _times(position, solved.multiplier)
+        moved[solved.far] = polish(moved[solved.far] / self.scale) * self.scale
+        if bool(solved.failed.any()):
+            moved[solved.failed] = self._polar(proposal[solved.failed])
+        return moved
 
     def _polar(self, proposal: Tensor) -> Tensor:
         if not bool(proposal.isfinite().all()):
@@ -241,3 +290,11 @@ def _times(matrix: Tensor, small: Tensor) -> Tensor:
     if matrix.stride(-1) == 1 or matrix.shape[-1] == 1:
         return matrix @ small
     return (small @ matrix.mT).mT
+
+
+def _add_product_(total: Tensor, matrix: Tensor, small: Tensor) -> None:
+    """total ← total + matrix @ small for a symmetric factor, likewise."""
+    if total.stride(-1) == 1 or total.shape[-1] == 1:
+        total.baddbmm_(matrix, small)
+    else:
+        total.mT.baddbmm_(small, matrix.mT)

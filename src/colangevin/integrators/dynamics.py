@@ -110,8 +110,12 @@ def advance(
     gradient: Tensor,
     actions: Sequence[Action],
     draw: Draw | None,
+    *,
+    in_place: bool = False,
 ) -> State:
     """Apply the actions one after the other; ``draw`` is asked only where there is noise.
+
+    With ``in_place`` the new state is written over the tensors of the old one.
 
     Example:
         >>> import torch
@@ -123,7 +127,7 @@ def advance(
     """
     for action in actions:
         if isinstance(action, DriftBy):
-            state = pieces.drift(constraint, state, action.step)
+            state = pieces.drift(constraint, state, action.step, in_place=in_place)
         elif isinstance(action, ImpulseBy):
             state = pieces.impulse(
                 constraint,
@@ -133,9 +137,12 @@ def advance(
                 0.0 if action.weight is None else action.weight,
                 0.0 if action.scale is None else action.scale,
                 None if action.scale is None else draw,
+                in_place=in_place,
             )
         else:
             scale = 0.0 if action.scale is None else action.scale
             noisy = None if action.scale is None else draw
-            state = pieces.overdamped(constraint, state, gradient, action.step, scale, noisy)
+            state = pieces.overdamped(
+                constraint, state, gradient, action.step, scale, noisy, in_place=in_place
+            )
     return state

@@ -6,12 +6,13 @@ They hold for any unit of momentum: physical ones (p, step h), or those of ``tor
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from colangevin.constraints.base import Constraint, Draw, Scalar, State, plus
+from colangevin.constraints.base import Constraint, Draw, Scalar, State, overwrite, plus
 
 
-def drift(constraint: Constraint, state: State, step: Scalar) -> State:
+def drift(constraint: Constraint, state: State, step: Scalar, *, in_place: bool = False) -> State:
     """A: follow the geodesic of the momentum for the time ``step``.
 
     Example:
@@ -20,7 +21,7 @@ def drift(constraint: Constraint, state: State, step: Scalar) -> State:
         >>> drift(Unconstrained(), State(torch.zeros(1), torch.ones(1)), 0.5).position
         tensor([0.5000])
     """
-    return constraint.drift(state, step)
+    return constraint.drift_(state, step) if in_place else constraint.drift(state, step)
 
 
 def impulse(
@@ -31,8 +32,12 @@ def impulse(
     weight: Scalar,
     scale: Scalar,
     draw: Draw | None,
+    *,
+    in_place: bool = False,
 ) -> State:
     """p ← decay · p + Π(weight · G + scale · R): any run of B and O between two A.
+
+    Where momenta are kept modulo the normal space, Π is left out.
 
     Example:
         >>> import torch
@@ -42,11 +47,43 @@ def impulse(
         tensor([0.4000])
     """
     assert state.momentum is not None
+    if constraint.quotient:
+        return _accumulate(state, gradient, decay, weight, scale, draw, in_place)
     change = constraint.impulse(state, gradient, weight, scale, draw)
     slack = state.slack_momentum
     if slack is not None:
         slack = slack * decay if change.slack is None else plus(change.slack, slack, decay)
-    return state._replace(momentum=plus(change.main, state.momentum, decay), slack_momentum=slack)
+    momentum = plus(change.main, state.momentum, decay)
+    new = state._replace(momentum=momentum, slack_momentum=slack)
+    return overwrite(state, new) if in_place else new
+
+
+def _accumulate(
+    state: State,
+    gradient: Tensor | None,
+    decay: Scalar,
+    weight: Scalar,
+    scale: Scalar,
+    draw: Draw | None,
+    in_place: bool,
+) -> State:
+    """p ← decay · p + weight · G + scale · R."""
+    assert state.momentum is not None
+    out = state.momentum if in_place else None
+    if gradient is not None and not isinstance(weight, Tensor) and weight == 1.0:
+        momentum = plus(gradient, state.momentum, decay, out)
+    else:
+        momentum = torch.mul(state.momentum, decay, out=out)
+        if gradient is not None:
+            plus(momentum, gradient, weight, out=momentum)
+    slack = state.slack_momentum
+    if slack is not None:
+        slack = torch.mul(slack, decay, out=slack if in_place else None)
+    if draw is not None:
+        plus(momentum, draw(state.position), scale, out=momentum)
+        if slack is not None and state.slack is not None:
+            plus(slack, draw(state.slack), scale, out=slack)
+    return state._replace(momentum=momentum, slack_momentum=slack)
 
 
 def kick(constraint: Constraint, state: State, gradient: Tensor, step: Scalar) -> State:
@@ -84,6 +121,8 @@ def overdamped(
     step: Scalar,
     scale: Scalar,
     draw: Draw | None,
+    *,
+    in_place: bool = False,
 ) -> State:
     """Euler–Maruyama, then projection (4.41, 4.42): q̄ = q − hG + scale · R, scale = sqrt(2τh).
 
@@ -99,4 +138,6 @@ def overdamped(
     if draw is not None:
         position = plus(position, draw(position), scale)
         slack = None if slack is None else plus(slack, draw(slack), scale)
+    if in_place:
+        return constraint.project_(state, position, slack)
     return constraint.project(state, position, slack)

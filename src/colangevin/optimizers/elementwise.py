@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from colangevin.constraints import Constraint, State
-from colangevin.constraints.base import Draw
+from colangevin.constraints.base import Draw, overwrite
 from colangevin.integrators.dynamics import Action, advance
 
 BLOCK = 7 << 14
@@ -31,7 +31,7 @@ def run_in_blocks(
     cut = gradient.device.type == "cpu" and gradient.dim() == 1
     for part, slope in _blocks(state, gradient, BLOCK if cut else gradient.numel()):
         force = slope + weight_decay * part.position if weight_decay else slope
-        copy_state(part, advance(constraint, part, force, actions, draw))
+        overwrite(part, advance(constraint, part, force, actions, draw))
 
 
 def _blocks(state: State, gradient: Tensor, size: int) -> Iterator[tuple[State, Tensor]]:
@@ -41,10 +41,3 @@ def _blocks(state: State, gradient: Tensor, size: int) -> Iterator[tuple[State, 
     for start in range(0, state.position.numel(), size):
         cut = slice(start, start + size)
         yield State(*[None if t is None else t[cut] for t in state]), gradient[cut]  # type: ignore[arg-type]
-
-
-def copy_state(old: State, new: State) -> None:
-    """Write a new state into the tensors of an old one."""
-    for target, value in zip(old, new, strict=True):
-        if target is not None and value is not None and target is not value:
-            target.copy_(value)

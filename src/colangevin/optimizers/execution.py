@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from colangevin.constraints import State
+from colangevin.constraints.base import plus
 from colangevin.errors import ConvergenceError
 from colangevin.integrators.dynamics import advance
 from colangevin.optimizers.buckets import Bucket, StateOf
+from colangevin.optimizers.certainty import is_certain
 from colangevin.optimizers.elementwise import run_in_blocks
 from colangevin.optimizers.fused import Fused
 from colangevin.optimizers.noise import Noise
 from colangevin.optimizers.planning import Plan
 from colangevin.optimizers.resident import Resident
+
+
+class Work(NamedTuple):
+    """A plan with what it starts from."""
+
+    plan: Plan
+    state: State
+    gradient: Tensor
 
 
 def run(plans: Sequence[Plan], state_of: StateOf, noise: Noise, fused: Fused | None) -> None:
@@ -25,22 +36,45 @@ def run(plans: Sequence[Plan], state_of: StateOf, noise: Noise, fused: Fused | N
         ConvergenceError: parameters, state and generators are as they were.
     """
     fallible = [plan for plan in plans if plan.bucket.constraint.fallible]
-    generators = noise.state_dict() if fallible else None
+    certain, risky = _by_certainty(fallible, state_of)
+    generators = noise.state_dict() if risky else None
     try:
-        results = [(plan, _advance(plan, state_of, noise)) for plan in fallible]
+        results = [(plan, _advance(_read(plan, state_of), noise)) for plan in risky]
     except Exception:
         assert generators is not None
         noise.load_state_dict(generators)
         raise
     for plan, state in results:
         _write(plan, state_of, state)
+    for work in certain:
+        _commit(work.plan, state_of, _advance(work, noise, in_place=True))
     for plan in plans:
         if plan.bucket.constraint.fallible:
             continue
         if plan.resident is not None and plan.bucket.constraint.elementwise:
             _advance_in_place(plan, plan.resident, state_of, noise, fused)
         else:
-            _write(plan, state_of, _advance(plan, state_of, noise))
+            _write(plan, state_of, _advance(_read(plan, state_of), noise))
+
+
+def _by_certainty(plans: Sequence[Plan], state_of: StateOf) -> tuple[list[Work], list[Plan]]:
+    """The works that cannot fail, which are done in place, and the plans that can."""
+    certain: list[Work] = []
+    risky: list[Plan] = []
+    for plan in plans:
+        constraint = plan.bucket.constraint
+        work = _read(plan, state_of) if constraint.overflows_only else None
+        if work is not None and is_certain(constraint, *work[1:], plan.actions, plan.weight_decay):
+            certain.append(work)
+        else:
+            risky.append(plan)
+    return certain, risky
+
+
+def _read(plan: Plan, state_of: StateOf) -> Work:
+    home = plan.bucket if plan.resident is None else plan.resident
+    state = home.read(state_of, plan.momentum)
+    return Work(plan, state, _gradient(plan.bucket))
 
 
 def _write(plan: Plan, state_of: StateOf, state: State) -> None:
@@ -48,6 +82,14 @@ def _write(plan: Plan, state_of: StateOf, state: State) -> None:
         plan.bucket.write(state_of, state)
     else:
         plan.resident.commit(state_of, state)
+
+
+def _commit(plan: Plan, state_of: StateOf, state: State) -> None:
+    """Write what was changed in place, where it is not the parameters' own memory."""
+    if plan.resident is None:
+        plan.bucket.write(state_of, state)
+    else:
+        plan.resident.commit(state_of)
 
 
 def _advance_in_place(
@@ -61,17 +103,15 @@ def _advance_in_place(
     resident.commit(state_of)
 
 
-def _advance(plan: Plan, state_of: StateOf, noise: Noise) -> State:
-    bucket = plan.bucket
-    home = bucket if plan.resident is None else plan.resident
-    state = home.read(state_of, plan.momentum)
-    gradient = _gradient(bucket)
+def _advance(work: Work, noise: Noise, in_place: bool = False) -> State:
+    plan, state, gradient = work
+    constraint = plan.bucket.constraint
     if plan.weight_decay:
-        gradient = gradient + plan.weight_decay * state.position
+        gradient = plus(gradient, state.position, plan.weight_decay)
     try:
-        return advance(bucket.constraint, state, gradient, plan.actions, noise.draw)
+        return advance(constraint, state, gradient, plan.actions, noise.draw, in_place=in_place)
     except ConvergenceError as error:
-        raise ConvergenceError(f"{bucket.name}: {error}") from error
+        raise ConvergenceError(f"{plan.bucket.name}: {error}") from error
 
 
 def _gradient(bucket: Bucket) -> Tensor:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import State
+from colangevin.constraints.base import overwrite
 from colangevin.integrators.dynamics import Action, OverdampedBy, advance
-from colangevin.optimizers.elementwise import copy_state
 from colangevin.optimizers.kernels import Kernel, announce, compile_with_numbers
 from colangevin.optimizers.planning import Plan
 
@@ -150,6 +150,6 @@ def _body(plan: Plan, absent: tuple[bool, ...]) -> Kernel:
         for action in plan.actions:
             kind: Any = type(action)
             moves.append(kind(*[None if value is None else next(fields) for value in action]))
-        copy_state(state, advance(geometry, state, force, moves, lambda like: next(rest)))
+        overwrite(state, advance(geometry, state, force, moves, lambda like: next(rest)))
 
     return body

@@ -547,6 +547,22 @@ class TestProjectionsThatFail:
         optimizer.step()
         assert optimizer.violation()[0].residual <= 1e-12
 
+    @pytest.mark.parametrize("broken", ["gradient", "overflow", "momentum", "weight"])
+    def test_one_of_several_orthogonal_shapes_that_is_not_finite(self, broken: str) -> None:
+        """Each shape is a batch of its own; none is written if another one fails."""
+        first, last = nn.Parameter(torch.randn(6, 3)), nn.Parameter(torch.randn(4, 2))
+        optimizer = cl.CoLA([first, last], constraint=cl.Orthogonal(), lr=0.1, momentum=0.9)
+        for _ in range(2):
+            first.grad, last.grad = torch.ones(6, 3), torch.ones(4, 2)
+            optimizer.step()
+        if broken in ("gradient", "overflow"):
+            last.grad.fill_(INF if broken == "gradient" else 3e38).mul_(5.0)
+        else:
+            tensor = last if broken == "weight" else optimizer.state[last]["momentum_buffer"]
+            tensor.data[0, 0] = NAN
+        with refused(cl.ConvergenceError, "parameter 1 of shape (4, 2)", optimizer=optimizer):
+            optimizer.step()
+
     def test_a_closure_that_raises(self) -> None:
         _, optimizer = running()
 

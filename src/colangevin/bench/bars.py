@@ -36,14 +36,14 @@ WHY = {
     ),
     "training": "the optimizer's share of the step is larger than the bar allows",
     "blocks": (
-        "with noise the fused step keeps one normal for each weight of the largest bucket, and the "
-        "batch of the small parameters comes on top; eager code holds about six temporaries of one "
-        "block (114,688 numbers) at a time, however large the network is"
+        "with noise the fused step keeps up to 524,288 normals and the batch of the small "
+        "parameters; eager code holds about six temporaries of one block (114,688 numbers) at a "
+        "time, however large the network is"
     ),
     "scratch": (
-        "all new weights and momenta are computed before the first is written, so that a "
-        "projection that fails leaves everything as it was; small matrices are copied into a "
-        "batch as well"
+        "a step holds one proposal of the bucket's size and then five s × s matrices, which are "
+        "2.5 buckets where the weights are twice as long as wide; separate small matrices and "
+        "their gradients are copied into a batch as well"
     ),
     "state": "more is kept between steps than the constraint asks for",
     "cache": "small sizes fit into the cache and large ones do not, so that time grows faster "

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from colangevin.constraints.base import plus
-
 
 def quasi_newton(
     overlap: Tensor, gram: Tensor, tolerance: float, max_iterations: int, *, look: bool = True
@@ -38,15 +36,18 @@ def quasi_newton(
     # The start Λ = sym(S) − I is exact to first order in Q̄ − Q, which leaves a residual of
     # second order.
     multiplier = _minus_eye(torch.add(overlap, overlap.mT).mul_(0.5), 1.0)
-    half = _minus_eye(gram.mul_(0.5), 0.5)
+    excess = _minus_eye(gram, 1.0)
+    mixed, twice = torch.empty_like(overlap), torch.empty_like(overlap)
     for _ in range(max_iterations):
-        # M − I − LS − SᵀL + LL = X + Xᵀ with X = (M − I)/2 − L(S − L/2): one product.
-        mixed = torch.baddbmm(half, multiplier, plus(overlap, multiplier, -0.5), alpha=-1.0)
-        residual = mixed + mixed.mT
-        multiplier.add_(residual, alpha=0.5)
-        if look and not largest(residual) > tolerance:  # a NaN stays one
+        # Twice the residual, 2(M − I − LS − SᵀL + LL), is X + Xᵀ with X = M − I + L(L − 2S):
+        # one product.
+        factor = torch.add(multiplier, overlap, alpha=-2.0, out=twice)
+        torch.baddbmm(excess, multiplier, factor, out=mixed)
+        torch.add(mixed, mixed.mT, out=twice)
+        multiplier.add_(twice, alpha=0.25)
+        if look and not largest(twice) > 2.0 * tolerance:  # a NaN stays one
             break
-    return multiplier, residual
+    return multiplier, twice.mul_(0.5)
 
 
 def largest(tensor: Tensor) -> float:

@@ -190,7 +190,7 @@ class Orthogonal(Constraint):
             plus(momentum, moved - proposal, 1.0 / step, out=momentum)
             position.copy_(moved)
             return state
-        _add_product_(momentum, position, solved.multiplier * (-1.0 / step))
+        _add_product_(momentum, position, solved.multiplier, -1.0 / step)
         if solved.resting is not None:
             momentum.masked_fill_(solved.resting, 0.0)
         plus(position, momentum, step, out=position)
@@ -209,7 +209,7 @@ class Orthogonal(Constraint):
         solved = self._solve(position, proposal)
         if solved.failed is not None:
             return self._mend(position, proposal, solved)
-        _add_product_(proposal, position, -solved.multiplier)
+        _add_product_(proposal, position, solved.multiplier, -1.0)
         if solved.resting is not None:
             return torch.where(solved.resting, position, proposal)
         return proposal
@@ -222,7 +222,7 @@ class Orthogonal(Constraint):
         overlap = self._over_scale(position, proposal)
         del proposal  # the iteration can have its memory
         # The largest entry of such a matrix is on its diagonal.
-        far = gram.diagonal(dim1=-2, dim2=-1).amax(dim=-1) > FAR
+        lengths = gram.diagonal(dim1=-2, dim2=-1).clone()
         multiplier, residual = quasi_newton(
             overlap,
             gram,
@@ -232,11 +232,11 @@ class Orthogonal(Constraint):
         )
         # A tolerance below rounding cannot be reached: that is no failure.
         reachable = max(tolerance, 4 * torch.finfo(residual.dtype).eps)
-        if look and largest(residual) <= reachable and not bool(far.any()):
+        if look and largest(residual) <= reachable and largest(lengths) <= FAR:
             return Solved(multiplier)
         failed = ~(residual.abs().amax(dim=(-2, -1)) <= reachable)  # a NaN has failed as well
         if look:
-            return Solved(multiplier, failed, far)
+            return Solved(multiplier, failed, far=lengths.amax(dim=-1) > FAR)
         # Without a look at the device, matrices that failed rest where they are. The watch looks
         # now and then; once it has seen a failure every step looks, and the polar factor takes
         # over.
@@ -292,9 +292,11 @@ def _times(matrix: Tensor, small: Tensor) -> Tensor:
     return (small @ matrix.mT).mT
 
 
-def _add_product_(total: Tensor, matrix: Tensor, small: Tensor) -> None:
-    """total ← total + matrix @ small for a symmetric factor, likewise."""
+def _add_product_(total: Tensor, matrix: Tensor, small: Tensor, factor: Scalar) -> None:
+    """total ← total + factor · matrix @ small for a symmetric s × s factor, likewise."""
+    if isinstance(factor, Tensor):
+        small, factor = small * factor, 1.0
     if total.stride(-1) == 1 or total.shape[-1] == 1:
-        total.baddbmm_(matrix, small)
+        total.baddbmm_(matrix, small, alpha=factor)
     else:
-        total.mT.baddbmm_(small, matrix.mT)
+        total.mT.baddbmm_(small, matrix.mT, alpha=factor)

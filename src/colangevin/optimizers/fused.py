@@ -7,7 +7,7 @@ anew when it changes, and a call costs about as much as one eager operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +21,8 @@ from colangevin.optimizers.planning import Plan
 
 THREADED = 1 << 15
 """Numbers from which on threads are worth waking, as in torch's own operations."""
+BLOCK = 1 << 19
+"""Weights whose noise is drawn at once: scratch does not grow with the network."""
 EXAMPLE_SIZE = 8191
 """Size to trace with: no length of a list of numbers, so that it is taken for a variable."""
 
@@ -30,7 +32,7 @@ class Call(NamedTuple):
 
     kernel: Kernel
     numbers: Tensor
-    noisy: bool
+    noises: int
     plan: Plan
 
 
@@ -64,11 +66,13 @@ class Fused:
             if len(self._calls) > 100:  # a schedule makes new plans every step
                 self._calls.clear()
             self._calls[id(plan)] = call
-        tensors = [t for t in state if t is not None]
-        noises: Sequence[Tensor] = ()
-        if call.noisy:
-            noises = [fill(out) for out in self._room(list(_drawn(state, plan.actions)))]
-        call.kernel(call.numbers, *tensors, gradient, *noises)
+        tensors = [*[t for t in state if t is not None], gradient]
+        if not call.noises:
+            call.kernel(call.numbers, *tensors)
+            return True
+        for part in zip(*[tensor.split(BLOCK) for tensor in tensors], strict=True):
+            noises = [fill(out) for out in self._room(part[0], call.noises)]
+            call.kernel(call.numbers, *part, *noises)
         return True
 
     def _prepare(self, plan: Plan, state: State, gradient: Tensor) -> Call | None:
@@ -93,38 +97,33 @@ class Fused:
         values = (*constraint.numbers(), plan.weight_decay, *_flatten(plan.actions))
         kernel, prepare = self._kernels[kind]
         numbers = prepare(torch.tensor(values, dtype=torch.float64)).to(gradient)
-        noisy = any(True for _ in _drawn(state, plan.actions))
-        return Call(kernel, numbers, noisy, plan)
+        return Call(kernel, numbers, _noises(state, plan.actions), plan)
 
-    def _room(self, drawn: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Scratch for noise, kept between steps: as much as the largest bucket has asked for."""
-        if not drawn:
-            return []
-        sizes = [like.numel() for like in drawn]
-        key = (drawn[0].dtype, drawn[0].device)
+    def _room(self, like: Tensor, count: int) -> Sequence[Tensor]:
+        """Scratch for noise, kept between steps: as much as has been asked for at once."""
+        size, key = like.numel(), (like.dtype, like.device)
         scratch = self._scratch.get(key)
-        if scratch is None or scratch.numel() < sum(sizes):
-            scratch = self._scratch[key] = drawn[0].new_empty(sum(sizes))
-        return scratch[: sum(sizes)].split(sizes)
+        if scratch is None or scratch.numel() < count * size:
+            scratch = self._scratch[key] = like.new_empty(count * size)
+        return scratch[: count * size].split(size)
 
 
 def _flatten(actions: Sequence[Action]) -> list[Any]:
     return [value for action in actions for value in action if value is not None]
 
 
-def _drawn(state: State, actions: Sequence[Action]) -> Iterator[Tensor]:
-    """What the actions will ask ``draw`` for, in their order."""
-    for action in actions:
-        if getattr(action, "scale", None) is not None:
-            yield state.position
-            if isinstance(action, OverdampedBy) and state.slack is not None:
-                yield state.slack
+def _noises(state: State, actions: Sequence[Action]) -> int:
+    """How many normals the actions will ask ``draw`` for, for each weight."""
+    noisy = [action for action in actions if getattr(action, "scale", None) is not None]
+    if state.slack is None:
+        return len(noisy)
+    return len(noisy) + sum(isinstance(action, OverdampedBy) for action in noisy)
 
 
 def _compile(plan: Plan, state: State, gradient: Tensor, threaded: bool) -> tuple[Kernel, Kernel]:
     """Trace the step with sizes as variables and compile it."""
     example = torch.zeros(EXAMPLE_SIZE, dtype=gradient.dtype, device=gradient.device)
-    noises = len(list(_drawn(state, plan.actions)))
+    noises = _noises(state, plan.actions)
     count = sum(tensor is not None for tensor in state) + 1
     constants = len(plan.bucket.constraint.numbers())
     numbers = example.new_ones(constants + 1 + len(_flatten(plan.actions)))

@@ -50,12 +50,12 @@ def fraction(name: str, value: object) -> float:
     return result
 
 
-def count(name: str, value: object) -> int:
-    """Return ``value`` as an integer of at least 1."""
+def count(name: str, value: object, *, least: int = 1) -> int:
+    """Return ``value`` as an integer of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
     return value
 
 

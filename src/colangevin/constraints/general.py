@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.func import jacrev, vmap
 
 from colangevin import checks
 from colangevin.constraints import newton
 from colangevin.constraints.base import Constraint, Scalar, State, Vector, tolerance_for
+from colangevin.constraints.system import System, arity, check_arity
 from colangevin.errors import ConstraintError, ConvergenceError
 
 MARGIN = 0.1
@@ -63,16 +63,13 @@ class General(Constraint):
         checks.count("max_iterations", self.max_iterations)
         if self.tolerance is not None:
             checks.positive("tolerance", self.tolerance)
-        if isinstance(self.batch_dims, bool) or not isinstance(self.batch_dims, int):
-            raise TypeError(f"batch_dims must be an integer, got {self.batch_dims!r}")
-        if self.batch_dims < 0:
-            raise ValueError(f"batch_dims must be at least 0, got {self.batch_dims}")
-        object.__setattr__(self, "joint", _arity(self.g) > 1)
+        checks.count("batch_dims", self.batch_dims, least=0)
+        object.__setattr__(self, "joint", arity(self.g) > 1)
 
     # --- layout -------------------------------------------------------------------------
 
     def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
-        _check_arity(self.g, len(shapes))
+        check_arity(self.g, len(shapes))
         for shape in shapes:
             if len(shape) < self.batch_dims:
                 raise ConstraintError(
@@ -103,63 +100,9 @@ class General(Constraint):
             "batch_dims": self.batch_dims,
         }
 
-    # --- the equations ------------------------------------------------------------------
-
-    def _g(self, flat: Tensor) -> Tensor:
-        """g of one flat point, with the user's shapes restored, as a vector."""
-        sizes = [shape.numel() for shape in self.shapes]
-        parts = [p.reshape(s) for p, s in zip(flat.split(sizes), self.shapes, strict=True)]
-        return self.g(*parts).reshape(-1)
-
-    def _values(self, position: Tensor) -> Tensor:
-        # One system needs no vmap, so that a g which vmap cannot trace still works.
-        if position.shape[0] == 1:
-            return self._g(position[0]).unsqueeze(0)
-        return vmap(self._g)(position)
-
-    def _linearise(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        """g and ∂g/∂θ; in reverse mode, because m ≤ n."""
-
-        def twice(flat: Tensor) -> tuple[Tensor, Tensor]:
-            value = self._g(flat)
-            return value, value
-
-        derivative = jacrev(twice, has_aux=True)
-        if position.shape[0] == 1:
-            jacobian, value = derivative(position[0])
-            return value.unsqueeze(0), jacobian.unsqueeze(0)
-        jacobian, value = vmap(derivative)(position)
-        return value, jacobian
-
-    def _count(self, position: Tensor) -> int:
-        with torch.no_grad():
-            return self._g(position[0]).numel()
-
-    def _equations(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """g + ξ² and its Jacobian on the points q = (θ, ξ)."""
-        if not self.inequality:
-            return self._linearise(point)
-        size = sum(shape.numel() for shape in self.shapes)
-        position, slack = point[:, :size], point[:, size:]
-        value, jacobian = self._linearise(position)
-        slopes = torch.diag_embed(2 * slack)
-        return value + slack.square(), torch.cat([jacobian, slopes], dim=-1)
-
-    def _left(self, point: Tensor) -> Tensor:
-        """g + ξ² alone."""
-        position, slack = self._split(point)
-        value = self._values(position)
-        return value if slack is None else value + slack.square()
-
-    @staticmethod
-    def _join(main: Tensor, slack: Tensor | None) -> Tensor:
-        return main if slack is None else torch.cat([main, slack], dim=-1)
-
-    def _split(self, joined: Tensor) -> tuple[Tensor, Tensor | None]:
-        if not self.inequality:
-            return joined, None
-        size = sum(shape.numel() for shape in self.shapes)
-        return joined[:, :size], joined[:, size:]
+    @functools.cached_property
+    def _system(self) -> System:
+        return System(self.g, self.inequality, self.shapes)
 
     # --- geometry -----------------------------------------------------------------------
 
@@ -169,9 +112,7 @@ class General(Constraint):
         Raises:
             ConstraintError: naming what is wrong.
         """
-        value = self.g(
-            *[p.reshape(s) for p, s in zip(self._parts(position), self.shapes, strict=True)]
-        )
+        value = self.g(*self._system.parts(position[0]))
         if not isinstance(value, Tensor) or not value.is_floating_point():
             raise ConstraintError(f"g must return a floating-point tensor, got {value!r}")
         size = position.shape[1]
@@ -180,14 +121,11 @@ class General(Constraint):
                 f"g must return between 1 and {size} numbers for {size} weights, "
                 f"got shape {tuple(value.shape)}"
             )
-        if not bool(self._values(position).isfinite().all()):
+        if not bool(self._system.values(position).isfinite().all()):
             raise ConstraintError("g is not finite at the weight")
 
-    def _parts(self, position: Tensor) -> tuple[Tensor, ...]:
-        return position[0].split([shape.numel() for shape in self.shapes])
-
     def _check_rank(self, point: Tensor) -> None:
-        jacobian = self._equations(point)[1]
+        jacobian = self._system.equations(point)[1]
         rank = int(torch.linalg.matrix_rank(jacobian).min())
         if rank < jacobian.shape[1]:
             raise ConstraintError(
@@ -198,14 +136,14 @@ class General(Constraint):
 
     def excess(self, position: Tensor) -> float:
         self.check(position)
-        value, jacobian = self._linearise(position)
+        value, jacobian = self._system.linearise(position)
         relative = value / newton.scale_of(jacobian, position)
         if not self.inequality:
             self._check_rank(position)
             return float(relative.abs().max())
         worst = float(relative.max())
         if worst < 0.0:
-            self._check_rank(self._join(position, self.lift(position)))
+            self._check_rank(self._system.join(position, self.lift(position)))
         return 0.0 if worst < 0.0 else max(worst, torch.finfo(position.dtype).eps)
 
     def place(self, position: Tensor) -> Tensor:
@@ -214,7 +152,7 @@ class General(Constraint):
             placed = self._enter(position) if self.inequality else self._nearest(position)
         except ConvergenceError as error:
             raise ConstraintError(f"no point of the constraint found: {error}") from error
-        self._check_rank(self._join(placed, self.lift(placed)))
+        self._check_rank(self._system.join(placed, self.lift(placed)))
         return placed
 
     def _nearest(self, position: Tensor) -> Tensor:
@@ -222,14 +160,14 @@ class General(Constraint):
             return position
         limits = (self.tolerance, 4 * self.max_iterations)
         try:
-            return newton.orthogonal(self._linearise, position, *limits)
+            return newton.orthogonal(self._system.linearise, position, *limits)
         except ConvergenceError:
-            return newton.least_norm(self._linearise, position, *limits)
+            return newton.least_norm(self._system.linearise, position, *limits)
 
     def _enter(self, position: Tensor) -> Tensor:
         """Least-norm Newton steps on the violated inequalities, to just inside."""
         for _ in range(4 * self.max_iterations):
-            value, jacobian = self._linearise(position)
+            value, jacobian = self._system.linearise(position)
             if bool((value < 0).all()):
                 return position
             margin = MARGIN * newton.scale_of(jacobian, position)
@@ -241,20 +179,22 @@ class General(Constraint):
         raise ConvergenceError("the inequality g ≤ 0 could not be reached from the weight")
 
     def lift(self, position: Tensor) -> Tensor | None:
-        return (-self._values(position)).clamp_min(0.0).sqrt() if self.inequality else None
+        return (-self._system.values(position)).clamp_min(0.0).sqrt() if self.inequality else None
 
     def residual(self, state: State) -> Tensor:
-        point = self._join(state.position, state.slack)
-        value, jacobian = self._equations(point)
+        point = self._system.join(state.position, state.slack)
+        value, jacobian = self._system.equations(point)
         return value / newton.scale_of(jacobian, point)
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         """Π v = v − Jᵀ(JJᵀ)⁻¹Jv (4.43), with the tangential projector named Π."""
-        jacobian = self._equations(self._join(state.position, state.slack))[1]
+        jacobian = self._system.equations(self._system.join(state.position, state.slack))[1]
         if self.inequality and slack is None:
             assert state.slack is not None
             slack = torch.zeros_like(state.slack)
-        return Vector(*self._split(self._remove_normal(jacobian, self._join(vector, slack))))
+        return Vector(
+            *self._system.split(self._remove_normal(jacobian, self._system.join(vector, slack)))
+        )
 
     @staticmethod
     def _remove_normal(jacobian: Tensor, vector: Tensor) -> Tensor:
@@ -267,17 +207,20 @@ class General(Constraint):
     def drift(self, state: State, step: Scalar) -> State:
         """RATTLE without its closing projection: q' = q + hp − Jᵀλ, p ← p − Jᵀλ/h."""
         assert state.momentum is not None
-        point = self._join(state.position, state.slack)
-        momentum = self._join(state.momentum, self._slack_part(state))
-        normals = self._equations(point)[1]
+        point = self._system.join(state.position, state.slack)
+        momentum = self._system.join(state.momentum, self._slack_part(state))
+        normals = self._system.equations(point)[1]
         moved, multiplier = self._oblique(point + momentum * step, normals)
         momentum = momentum - (normals.mT @ (multiplier / step).unsqueeze(-1)).squeeze(-1)
-        (position, slack), (main, slack_momentum) = self._split(moved), self._split(momentum)
+        (position, slack), (main, slack_momentum) = (
+            self._system.split(moved),
+            self._system.split(momentum),
+        )
         return State(position, main, slack, slack_momentum)
 
     def _oblique(self, proposal: Tensor, normals: Tensor) -> tuple[Tensor, Tensor]:
         limits = (self.tolerance, self.max_iterations)
-        return newton.oblique(self._equations, self._left, proposal, normals, *limits)
+        return newton.oblique(self._system.equations, self._system.left, proposal, normals, *limits)
 
     @staticmethod
     def _slack_part(state: State) -> Tensor | None:
@@ -286,14 +229,14 @@ class General(Constraint):
         return state.slack_momentum
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
-        proposal = self._join(position, slack)
+        proposal = self._system.join(position, slack)
         if self.projection == "orthogonal":
             limits = (self.tolerance, self.max_iterations)
-            moved = newton.orthogonal(self._equations, proposal, *limits)
+            moved = newton.orthogonal(self._system.equations, proposal, *limits)
         else:
-            normals = self._equations(self._join(state.position, state.slack))[1]
+            normals = self._system.equations(self._system.join(state.position, state.slack))[1]
             moved, _ = self._oblique(proposal, normals)
-        position, slack = self._split(moved)
+        position, slack = self._system.split(moved)
         return state._replace(position=position, slack=slack)
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
@@ -309,37 +252,13 @@ class General(Constraint):
     def _equation_count(self, shapes: Sequence[torch.Size]) -> int:
         bound = self.bind(shapes)
         assert isinstance(bound, General)
-        return bound._count(torch.ones(1, sum(s.numel() for s in bound.shapes)))
+        with torch.no_grad():
+            return bound._system.of_one(torch.ones(bound._system.size)).numel()
 
     def cotangency(self, state: State) -> Tensor:
         assert state.momentum is not None
-        jacobian = self._equations(self._join(state.position, state.slack))[1]
-        momentum = self._join(state.momentum, self._slack_part(state))
+        jacobian = self._system.equations(self._system.join(state.position, state.slack))[1]
+        momentum = self._system.join(state.momentum, self._slack_part(state))
         along = (jacobian @ momentum.unsqueeze(-1)).squeeze(-1)
         size = jacobian.norm(dim=-1) * momentum.norm(dim=-1, keepdim=True)
         return along / size.clamp_min(torch.finfo(along.dtype).tiny)
-
-
-def _check_arity(function: Callable[..., object], count: int) -> None:
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(*range(count))
-    except TypeError as error:
-        raise ConstraintError(
-            f"g{signature} cannot take the {count} parameters of its group: {error}"
-        ) from error
-
-
-def _arity(function: Callable[..., object]) -> int:
-    """How many parameters g takes: its positional arguments without default."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 1
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return 2
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in positional and p.default is p.empty for p in parameters)

@@ -94,10 +94,7 @@ class Orthogonal(Constraint):
             checks.positive("tolerance", self.tolerance)
         checks.count("max_iterations", self.max_iterations)
         object.__setattr__(self, "scale", checks.positive("scale", self.scale))
-        if isinstance(self.batch_dims, bool) or not isinstance(self.batch_dims, int):
-            raise TypeError(f"batch_dims must be an integer, got {self.batch_dims!r}")
-        if self.batch_dims < 0:
-            raise ValueError(f"batch_dims must be at least 0, got {self.batch_dims}")
+        checks.count("batch_dims", self.batch_dims, least=0)
 
     @property
     def fallbacks(self) -> int:

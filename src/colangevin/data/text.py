@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from colangevin import checks
 from colangevin.data import files
 from colangevin.errors import DataError
 
@@ -212,8 +213,7 @@ def windows(columns: Tensor, length: int = 35) -> Iterator[tuple[Tensor, Tensor]
         (tensor([[0, 3],
                 [1, 4]]), tensor([1, 4, 2, 5]))
     """
-    if length < 1:
-        raise ValueError(f"length must be at least 1, got {length}")
+    checks.count("length", length)
     for begin in range(0, len(columns) - 1, length):
         rows = min(length, len(columns) - 1 - begin)
         yield columns[begin : begin + rows], columns[begin + 1 : begin + 1 + rows].reshape(-1)

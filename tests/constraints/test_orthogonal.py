@@ -154,3 +154,46 @@ def test_degrees_of_freedom() -> None:
 def test_vectors_are_refused(shape: tuple[int, ...], batch_dims: int) -> None:
     with pytest.raises(ConstraintError, match="at least 2 dimensions"):
         Orthogonal(batch_dims=batch_dims).bind([Size(shape)])
+
+
+class Unseen(Orthogonal):
+    """As on an accelerator, where a look at the numbers would wait for the device."""
+
+    def looks(self, device: torch.device) -> bool:
+        return self._watch.synchronous
+
+
+def stepped(constraint: Orthogonal, gradients: list[Tensor], **options: float) -> nn.Parameter:
+    weight = nn.Parameter(torch.eye(6, 3, dtype=torch.float64))
+    optimizer = CoLA([weight], constraint=constraint, **options)
+    for gradient in gradients:
+        weight.grad = gradient
+        optimizer.step()
+    return weight
+
+
+@pytest.mark.parametrize("options", [{"lr": 0.02}, {"lr": 0.005, "momentum": 0.9}])
+def test_without_a_look_the_steps_are_the_same(options: dict[str, float]) -> None:
+    draw = normals(5)
+    gradients = [draw(torch.empty(6, 3, dtype=torch.float64)) for _ in range(20)]
+    seen, unseen = (stepped(kind(), gradients, **options) for kind in (Orthogonal, Unseen))
+    torch.testing.assert_close(unseen, seen, rtol=0.0, atol=1e-9)
+    assert not torch.equal(seen, torch.eye(6, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("value", [1e3, math.nan])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_without_a_look_a_matrix_that_fails_rests(momentum: float, value: float) -> None:
+    gradient = normals(6)(torch.empty(6, 3, dtype=torch.float64)) * value
+    weight = stepped(Unseen(), [gradient] * 3, lr=1.0, momentum=momentum)
+    assert torch.equal(weight.detach(), torch.eye(6, 3, dtype=torch.float64))
+
+
+def test_the_watch_sees_failures_after_a_while_and_the_polar_factor_takes_over() -> None:
+    constraint = Unseen()
+    gradient = 1e3 * normals(6)(torch.empty(6, 3, dtype=torch.float64))
+    with pytest.warns(ProjectionWarning):
+        weight = stepped(constraint, [gradient] * 33, lr=1.0)
+    assert constraint.fallbacks == 1
+    gram = weight.detach().T @ weight.detach()
+    assert float((gram - torch.eye(3)).abs().max()) <= 1e-12

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.constraints.base import Constraint, Scalar, State, Vector, plus
+from colangevin.constraints.base import Constraint, Scalar, State, Vector, plus, tolerance_for
 from colangevin.constraints.multiplier import largest, polar_factor, polish, quasi_newton
+from colangevin.constraints.watch import Watch
 from colangevin.errors import ConstraintError, ConvergenceError, ProjectionWarning
 
 BLIND_ITERATIONS = 12
@@ -20,25 +21,6 @@ BLIND_ITERATIONS = 12
 
 FAR = 2.0
 """Entries of Q̄ᵀQ̄ from which on the s × s residual, a sum of such terms, loses digits."""
-
-
-@dataclass
-class Watch:
-    """Counts failures of the projection; looks at the device only every ``period`` calls."""
-
-    fallbacks: int = 0
-    synchronous: bool = False
-    period: int = 32
-    calls: int = 0
-    seen: Tensor | None = None
-
-    def note(self, failed: Tensor) -> None:
-        """Add up failures on the device, and look from time to time."""
-        count = failed.sum()
-        self.seen = count if self.seen is None else self.seen + count
-        self.calls += 1
-        if self.calls % self.period == 0:
-            self.synchronous = bool(self.seen > 0)
 
 
 class Solved(NamedTuple):
@@ -231,6 +213,9 @@ class Orthogonal(Constraint):
         reachable = max(tolerance, 4 * torch.finfo(residual.dtype).eps)
         if look and largest(residual) <= reachable and largest(lengths) <= FAR:
             return Solved(multiplier)
+        if not look:
+            # A fixed number of iterations need not come all the way.
+            reachable = max(reachable, tolerance_for(residual.dtype))
         failed = ~(residual.abs().amax(dim=(-2, -1)) <= reachable)  # a NaN has failed as well
         if look:
             return Solved(multiplier, failed, far=lengths.amax(dim=-1) > FAR)

@@ -13,11 +13,11 @@ from colangevin.constraints import Orthogonal
 from colangevin.data import augment, cifar10
 from colangevin.data.idx import ImageData
 from colangevin.experiments import training
+from colangevin.experiments.comparing import Quantity
 from colangevin.experiments.curves import draw_curves
 from colangevin.experiments.experiment import Claim, Experiment, Job, Settings, Table, seeds_of
 from colangevin.experiments.log import Log
 from colangevin.experiments.records import Records
-from colangevin.experiments.reduced import Measured, ordering
 from colangevin.models import resnet
 from colangevin.optimizers import CoLA, parameter_groups
 
@@ -53,8 +53,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 """CoLA's lr and momentum are SGD's: the step that the paper rescales to match."""
 
-ACCURACY = Measured("test_accuracy", "test accuracy, %", larger=True, factor=100.0)
-LOSS = Measured("test_loss", "test loss", digits=3)
+ACCURACY = Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0)
+LOSS = Quantity("test_loss", "test loss", digits=3)
 NOTE = (
     "Reduced at every scale: the paper trains a ResNet-34 on all 50,000 images for 150 epochs, "
     "5 runs; full is a ResNet of three blocks (16, 32, 64 channels) on the first 20,000 images "
@@ -193,9 +193,9 @@ def table(records: Records) -> Table:
         rows.append(
             [
                 record.settings["label"],
-                ACCURACY.text(records, job),
+                ACCURACY.text(record),
                 records.text(job, "best_test_accuracy", 2, 100.0),
-                LOSS.text(records, job),
+                LOSS.text(record),
                 records.text(job, "train_loss", 3),
                 held or "–",
             ]
@@ -220,8 +220,8 @@ def claims(records: Records) -> list[Claim]:
             f"{settings['train_images']:,} images, {settings['epochs']} epochs"
         )
     return [
-        ordering(records, job, other, measured, reduced=reduced)
-        for job, other, measured in stated
+        quantity.ahead(records[job], records[other]).reduced(reduced)
+        for job, other, quantity in stated
         if job in records and other in records
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from colangevin.experiments.experiment import (
@@ -38,6 +39,45 @@ class Measured(NamedTuple):
             return f"all {gone} runs diverged"
         spread = f" ± {deviation:.{digits}f}" if count > 1 else ""
         return f"{mean:.{digits}f}{spread} ({count} run{'s' if count > 1 else ''}{note})"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of the records by which methods are compared.
+
+    Attributes:
+        key: in the records.
+        label: what it is, with its unit.
+        sign: 1 if more is better, -1 if less is.
+        factor: to multiply it with.
+        digits: after the point.
+    """
+
+    key: str
+    label: str
+    sign: int = -1
+    factor: float = 1.0
+    digits: int = 2
+
+    def of(self, record: Record) -> Measured:
+        """What a method reached.
+
+        Example:
+            >>> record = Record("a", "b", 0, {"label": "SGD"}, final={"x": [0.9, 0.94]})
+            >>> Quantity("x", "accuracy, %", factor=100.0).of(record).text(1)
+            '92.0 ± 2.8 (2 runs)'
+        """
+        values = [self.factor * value for value in record.values(self.key)]
+        return Measured(record.settings["label"], values)
+
+    def text(self, record: Record) -> str:
+        """Mean ± standard deviation, with the number of runs."""
+        return self.of(record).text(self.digits)
+
+    def ahead(self, best: Record, *others: Record) -> Claim:
+        """The claim that one method is better than others."""
+        methods = [self.of(other) for other in others]
+        return ahead(self.label, self.of(best), methods, sign=self.sign, digits=self.digits)
 
 
 def late(record: Record, key: str, factor: float = 1.0) -> list[float]:
@@ -85,11 +125,11 @@ def ahead(
     relation = ">" if sign > 0 else "<"
     paper = f"{best.label} {relation} {', '.join(other.label for other in others)}"
     ours = "; ".join(f"{one.label} {one.text(digits)}" for one in (best, *others))
-    leads = {other.label: _lead(best, other, sign) for other in others}
+    leads = {other.label: lead(best, other, sign) for other in others}
     if not leads:
         return Claim(text, paper, ours, NOT_MEASURED)
-    behind = [label for label, lead in leads.items() if not lead > 0]
-    close = [label for label, lead in leads.items() if 0 < lead <= 2]
+    behind = [label for label, by in leads.items() if not by > 0]
+    close = [label for label, by in leads.items() if 0 < by <= 2]
     if behind:
         why = f"not ahead of {', '.join(behind)}"
         return Claim(text, paper, ours, NOT_REPRODUCED, why)
@@ -99,15 +139,22 @@ def ahead(
     return Claim(text, paper, ours, REPRODUCED)
 
 
-def _lead(best: Measured, other: Measured, sign: int) -> float:
-    """By how many standard errors; a method all of whose runs diverged is behind."""
+def lead(best: Measured, other: Measured, sign: int) -> float:
+    """By how many standard errors a method is better; one whose runs all diverged is behind.
+
+    Example:
+        >>> round(lead(Measured("A", [9.0, 9.2]), Measured("B", [8.0, 8.2]), 1), 1)
+        7.1
+    """
     mean, deviation, count = mean_std(best.values)
     its_mean, its_deviation, its_count = mean_std(other.values)
     if not count or not its_count:
         return math.inf if count else -math.inf
     error = math.sqrt(_known(deviation) ** 2 / count + _known(its_deviation) ** 2 / its_count)
-    lead = sign * (mean - its_mean)
-    return lead / error if error else math.copysign(math.inf, lead) if lead else 0.0
+    difference = sign * (mean - its_mean)
+    if error:
+        return difference / error
+    return math.copysign(math.inf, difference) if difference else 0.0
 
 
 def number(

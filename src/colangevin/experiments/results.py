@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from colangevin.errors import RecordError
-from colangevin.experiments.experiment import ORDERING, REPRODUCED, Claim, Experiment, Table
+from colangevin.experiments.experiment import REPRODUCED, Claim, Experiment, Table
 from colangevin.experiments.records import Records, read_records
 from colangevin.experiments.registry import EXPERIMENTS, find
 from colangevin.experiments.writing import replacing, write_text
@@ -30,7 +30,7 @@ def modest(claim: Claim, scale: str) -> Claim:
     """
     if scale not in SMALL or claim.verdict != REPRODUCED:
         return claim
-    return replace(claim, verdict=ORDERING, why=f"holds at the scale {scale}, which is reduced")
+    return claim.reduced(f"holds at the scale {scale}, which is reduced")
 
 
 @dataclass(frozen=True)

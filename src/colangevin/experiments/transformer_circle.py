@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,12 +15,12 @@ from colangevin.data import batchify, windows
 from colangevin.data.text import Corpus
 from colangevin.diagnostics.weights import largest_weight
 from colangevin.experiments import training
+from colangevin.experiments.comparing import Quantity, lead, number
 from colangevin.experiments.curves import draw_curves
 from colangevin.experiments.datasets import LOADERS
 from colangevin.experiments.experiment import Claim, Experiment, Job, Settings, Table, seeds_of
 from colangevin.experiments.log import Log
 from colangevin.experiments.records import Record, Records
-from colangevin.experiments.reduced import Measured, is_ahead, number, ordering
 from colangevin.models import TransformerLM
 from colangevin.optimizers import CoLA, parameter_groups
 
@@ -60,7 +61,7 @@ STATED = {
 }
 """The paper's minimum validation losses."""
 
-LOSS = Measured("min_valid_loss", "minimum validation loss")
+LOSS = Quantity("min_valid_loss", "minimum validation loss")
 NOTE = (
     "Reduced at every scale: the paper trains for 200 epochs; full is 2 epochs of Penn Treebank, "
     "and 2 epochs of the first 250,000 of WikiText-2's 2,088,628 training tokens with the loss "
@@ -211,7 +212,7 @@ def table(records: Records) -> Table:
             [
                 TITLES[settings["dataset"]],
                 settings["label"],
-                LOSS.text(records, job),
+                LOSS.text(record),
                 f"{paper:.2f}",
                 records.text(job, "valid_loss", 2),
                 records.text(job, "train_loss", 2),
@@ -225,30 +226,28 @@ def table(records: Records) -> Table:
 def claims(records: Records) -> list[Claim]:
     """The paper's numbers, and their orderings."""
     found = []
-    for dataset in TITLES:
+    for dataset, title in TITLES.items():
         methods = of_dataset(records, dataset)
-        measured = Measured(LOSS.key, f"{LOSS.label}, {TITLES[dataset]}")
+        loss = replace(LOSS, label=f"{LOSS.label}, {title}")
         for method, record in methods.items():
-            ordered = _is_ordered(records, dataset, method, list(methods))
-            paper, reduced = STATED[dataset][method], _reduced(record.settings)
-            found.append(
-                number(records, record.job, measured, paper, ordered=ordered, reduced=reduced)
-            )
+            text, stated = f"{loss.label}: {record.settings['label']}", STATED[dataset][method]
+            ordered = _is_ordered(methods, method, STATED[dataset])
+            claim = number(text, (stated, None), loss.of(record), ordered)
+            found.append(claim.reduced(_reduced(record.settings)))
         pairs = [("c-cola-ud", "sgd-m"), ("c-cola-ud", "sgd-m-fast"), ("sgd-m-wd", "c-cola-ud")]
         for better, worse in pairs:
             if better in methods and worse in methods:
-                both, reduced = (methods[better].job, methods[worse].job), _reduced(record.settings)
-                found.append(ordering(records, *both, measured, reduced=reduced))
+                claim = loss.ahead(methods[better], methods[worse])
+                found.append(claim.reduced(_reduced(methods[better].settings)))
     return found
 
 
-def _is_ordered(records: Records, dataset: str, method: str, others: list[str]) -> bool:
+def _is_ordered(methods: dict[str, Record], method: str, stated: dict[str, float]) -> bool:
     """Whether a method is ahead of, and behind, those that it is in the paper."""
-    stated = STATED[dataset]
-    pairs = [(method, other) for other in others if stated[method] < stated[other]]
-    pairs += [(other, method) for other in others if stated[other] < stated[method]]
+    pairs = [(method, other) for other in methods if stated[method] < stated[other]]
+    pairs += [(other, method) for other in methods if stated[other] < stated[method]]
     return bool(pairs) and all(
-        is_ahead(records, f"{dataset}-{better}", f"{dataset}-{worse}", LOSS)
+        lead(LOSS.of(methods[better]), LOSS.of(methods[worse]), LOSS.sign) > 0
         for better, worse in pairs
     )
 

@@ -102,8 +102,9 @@ def trace(constraint: Constraint) -> None:
     """
     if not isinstance(constraint, General):
         return
-    for name in ("_values", "_linearise"):
-        object.__setattr__(constraint, name, Traced(getattr(constraint, name)))
+    system = constraint.system
+    for name in ("values", "linearise"):
+        object.__setattr__(system, name, Traced(getattr(system, name)))
 
 
 class Traced:

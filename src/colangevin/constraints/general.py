@@ -101,7 +101,8 @@ class General(Constraint):
         }
 
     @functools.cached_property
-    def _system(self) -> System:
+    def system(self) -> System:
+        """The equations for parameters of the bound shapes."""
         return System(self.g, self.inequality, self.shapes)
 
     # --- geometry -----------------------------------------------------------------------
@@ -112,7 +113,7 @@ class General(Constraint):
         Raises:
             ConstraintError: naming what is wrong.
         """
-        value = self.g(*self._system.parts(position[0]))
+        value = self.g(*self.system.parts(position[0]))
         if not isinstance(value, Tensor) or not value.is_floating_point():
             raise ConstraintError(f"g must return a floating-point tensor, got {value!r}")
         size = position.shape[1]
@@ -121,11 +122,11 @@ class General(Constraint):
                 f"g must return between 1 and {size} numbers for {size} weights, "
                 f"got shape {tuple(value.shape)}"
             )
-        if not bool(self._system.values(position).isfinite().all()):
+        if not bool(self.system.values(position).isfinite().all()):
             raise ConstraintError("g is not finite at the weight")
 
     def _check_rank(self, point: Tensor) -> None:
-        jacobian = self._system.equations(point)[1]
+        jacobian = self.system.equations(point)[1]
         rank = int(torch.linalg.matrix_rank(jacobian).min())
         if rank < jacobian.shape[1]:
             raise ConstraintError(
@@ -136,14 +137,14 @@ class General(Constraint):
 
     def excess(self, position: Tensor) -> float:
         self.check(position)
-        value, jacobian = self._system.linearise(position)
+        value, jacobian = self.system.linearise(position)
         relative = value / newton.scale_of(jacobian, position)
         if not self.inequality:
             self._check_rank(position)
             return float(relative.abs().max())
         worst = float(relative.max())
         if worst < 0.0:
-            self._check_rank(self._system.join(position, self.lift(position)))
+            self._check_rank(self.system.join(position, self.lift(position)))
         return 0.0 if worst < 0.0 else max(worst, torch.finfo(position.dtype).eps)
 
     def place(self, position: Tensor) -> Tensor:
@@ -152,7 +153,7 @@ class General(Constraint):
             placed = self._enter(position) if self.inequality else self._nearest(position)
         except ConvergenceError as error:
             raise ConstraintError(f"no point of the constraint found: {error}") from error
-        self._check_rank(self._system.join(placed, self.lift(placed)))
+        self._check_rank(self.system.join(placed, self.lift(placed)))
         return placed
 
     def _nearest(self, position: Tensor) -> Tensor:
@@ -160,14 +161,14 @@ class General(Constraint):
             return position
         limits = (self.tolerance, 4 * self.max_iterations)
         try:
-            return newton.orthogonal(self._system.linearise, position, *limits)
+            return newton.orthogonal(self.system.linearise, position, *limits)
         except ConvergenceError:
-            return newton.least_norm(self._system.linearise, position, *limits)
+            return newton.least_norm(self.system.linearise, position, *limits)
 
     def _enter(self, position: Tensor) -> Tensor:
         """Least-norm Newton steps on the violated inequalities, to just inside."""
         for _ in range(4 * self.max_iterations):
-            value, jacobian = self._system.linearise(position)
+            value, jacobian = self.system.linearise(position)
             if bool((value < 0).all()):
                 return position
             margin = MARGIN * newton.scale_of(jacobian, position)
@@ -179,21 +180,21 @@ class General(Constraint):
         raise ConvergenceError("the inequality g ≤ 0 could not be reached from the weight")
 
     def lift(self, position: Tensor) -> Tensor | None:
-        return (-self._system.values(position)).clamp_min(0.0).sqrt() if self.inequality else None
+        return (-self.system.values(position)).clamp_min(0.0).sqrt() if self.inequality else None
 
     def residual(self, state: State) -> Tensor:
-        point = self._system.join(state.position, state.slack)
-        value, jacobian = self._system.equations(point)
+        point = self.system.join(state.position, state.slack)
+        value, jacobian = self.system.equations(point)
         return value / newton.scale_of(jacobian, point)
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         """Π v = v − Jᵀ(JJᵀ)⁻¹Jv (4.43), with the tangential projector named Π."""
-        jacobian = self._system.equations(self._system.join(state.position, state.slack))[1]
+        jacobian = self.system.equations(self.system.join(state.position, state.slack))[1]
         if self.inequality and slack is None:
             assert state.slack is not None
             slack = torch.zeros_like(state.slack)
         return Vector(
-            *self._system.split(self._remove_normal(jacobian, self._system.join(vector, slack)))
+            *self.system.split(self._remove_normal(jacobian, self.system.join(vector, slack)))
         )
 
     @staticmethod
@@ -207,20 +208,20 @@ class General(Constraint):
     def drift(self, state: State, step: Scalar) -> State:
         """RATTLE without its closing projection: q' = q + hp − Jᵀλ, p ← p − Jᵀλ/h."""
         assert state.momentum is not None
-        point = self._system.join(state.position, state.slack)
-        momentum = self._system.join(state.momentum, self._slack_part(state))
-        normals = self._system.equations(point)[1]
+        point = self.system.join(state.position, state.slack)
+        momentum = self.system.join(state.momentum, self._slack_part(state))
+        normals = self.system.equations(point)[1]
         moved, multiplier = self._oblique(point + momentum * step, normals)
         momentum = momentum - (normals.mT @ (multiplier / step).unsqueeze(-1)).squeeze(-1)
         (position, slack), (main, slack_momentum) = (
-            self._system.split(moved),
-            self._system.split(momentum),
+            self.system.split(moved),
+            self.system.split(momentum),
         )
         return State(position, main, slack, slack_momentum)
 
     def _oblique(self, proposal: Tensor, normals: Tensor) -> tuple[Tensor, Tensor]:
         limits = (self.tolerance, self.max_iterations)
-        return newton.oblique(self._system.equations, self._system.left, proposal, normals, *limits)
+        return newton.oblique(self.system.equations, self.system.left, proposal, normals, *limits)
 
     @staticmethod
     def _slack_part(state: State) -> Tensor | None:
@@ -229,14 +230,14 @@ class General(Constraint):
         return state.slack_momentum
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
-        proposal = self._system.join(position, slack)
+        proposal = self.system.join(position, slack)
         if self.projection == "orthogonal":
             limits = (self.tolerance, self.max_iterations)
-            moved = newton.orthogonal(self._system.equations, proposal, *limits)
+            moved = newton.orthogonal(self.system.equations, proposal, *limits)
         else:
-            normals = self._system.equations(self._system.join(state.position, state.slack))[1]
+            normals = self.system.equations(self.system.join(state.position, state.slack))[1]
             moved, _ = self._oblique(proposal, normals)
-        position, slack = self._system.split(moved)
+        position, slack = self.system.split(moved)
         return state._replace(position=position, slack=slack)
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
@@ -253,12 +254,12 @@ class General(Constraint):
         bound = self.bind(shapes)
         assert isinstance(bound, General)
         with torch.no_grad():
-            return bound._system.of_one(torch.ones(bound._system.size)).numel()
+            return bound.system.of_one(torch.ones(bound.system.size)).numel()
 
     def cotangency(self, state: State) -> Tensor:
         assert state.momentum is not None
-        jacobian = self._system.equations(self._system.join(state.position, state.slack))[1]
-        momentum = self._system.join(state.momentum, self._slack_part(state))
+        jacobian = self.system.equations(self.system.join(state.position, state.slack))[1]
+        momentum = self.system.join(state.momentum, self._slack_part(state))
         along = (jacobian @ momentum.unsqueeze(-1)).squeeze(-1)
         size = jacobian.norm(dim=-1) * momentum.norm(dim=-1, keepdim=True)
         return along / size.clamp_min(torch.finfo(along.dtype).tiny)

@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from colangevin import ColangevinError, Constraint, General, State  # noqa: E402
 from colangevin.integrators import advance  # noqa: E402
+from colangevin.optimizers.kernels import compile_static  # noqa: E402
 from registry import CASES, RUNS, TOLERANCE, Case, Run  # noqa: E402
 
 SCHEMES = {run.name: run for run in RUNS if run.name in ("overdamped", "OBA", "ABO", "BAOAB")}
@@ -108,7 +109,7 @@ def trace(constraint: Constraint) -> None:
 
 
 class Traced:
-    """A function of a batch that is traced once for a shape."""
+    """A function of a batch that is compiled once for a shape, or traced without a compiler."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -117,8 +118,12 @@ class Traced:
     def __call__(self, batch: Tensor) -> Any:
         key = batch.shape, batch.dtype
         if key not in self._graphs:
-            self._graphs[key] = make_fx(lambda points: self._function(points))(batch)
-        return self._graphs[key](batch)
+            try:
+                kernel = compile_static(self._function, [batch.clone()])
+            except Exception:
+                kernel = make_fx(lambda points: self._function(points))(batch)
+            self._graphs[key] = kernel
+        return self._graphs[key](batch.contiguous())
 
 
 def _worst(values: Tensor, half: int) -> float:

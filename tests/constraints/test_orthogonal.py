@@ -8,6 +8,7 @@ from torch import Size, Tensor, nn
 import reference as ref
 from colangevin import CoLA, ConstraintError, ConvergenceError, Orthogonal, ProjectionWarning, State
 from colangevin.constraints.multiplier import largest, polar_factor, quasi_newton
+from colangevin.integrators import Dynamics, advance, parse
 from registry import normals
 
 
@@ -197,3 +198,74 @@ def test_the_watch_sees_failures_after_a_while_and_the_polar_factor_takes_over()
     assert constraint.fallbacks == 1
     gram = weight.detach().T @ weight.detach()
     assert float((gram - torch.eye(3)).abs().max()) <= 1e-12
+
+
+def test_nan_in_one_weight_is_an_error_that_leaves_all_as_it_was_whenever_it_is_seen() -> None:
+    constraint = Unseen()
+    weights = [nn.Parameter(torch.randn(n, 3, dtype=torch.float64)) for n in (6, 4, 5)]
+    optimizer = CoLA(weights, constraint=constraint, lr=0.01, momentum=0.9, temperature=1e-4)
+    for step in range(40):
+        for weight in weights:
+            weight.grad = torch.ones_like(weight)
+        if step > 4:
+            weights[2].grad.fill_(math.nan)
+        before = [w.detach().clone() for w in weights]
+        try:
+            optimizer.step()
+        except ConvergenceError:
+            assert all(torch.equal(*pair) for pair in zip(weights, before, strict=True))
+            break
+        assert torch.equal(weights[2], before[2]) == (step > 4)
+    assert constraint._watch.synchronous
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_matrix_that_diverges_does_not_disturb_its_neighbours(momentum: float) -> None:
+    draw = normals(7)
+    start = polar_factor(draw(torch.empty(16, 16, dtype=torch.float64)))
+    slope = draw(torch.empty(16, 16, dtype=torch.float64))
+    found = []
+    for company in ([], [nn.Parameter(start.clone())]):
+        tame, constraint = nn.Parameter(start.clone()), Orthogonal()
+        weights = [tame, *company]
+        optimizer = CoLA(weights, constraint=constraint, lr=0.1, momentum=momentum)
+        for weight, factor in zip(weights, (1.0, 10.0), strict=False):
+            weight.grad = factor * slope
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ProjectionWarning)
+            optimizer.step()
+        assert constraint.fallbacks == len(company)
+        found.append(tame.detach())
+    torch.testing.assert_close(*found, rtol=0.0, atol=1e-14)
+
+
+def test_a_warning_that_is_an_error_comes_after_the_whole_step() -> None:
+    found = []
+    for action in ("ignore", "error"):
+        weights = [nn.Parameter(torch.eye(6, 3)), nn.Parameter(torch.eye(4))]
+        optimizer = CoLA(weights, constraint=Orthogonal(), lr=0.1, momentum=0.9)
+        for weight, factor in zip(weights, (1.0, 1e3), strict=True):
+            weight.grad = factor * normals(8)(weight)
+        with warnings.catch_warnings():
+            warnings.simplefilter(action)
+            try:
+                optimizer.step()
+            except ProjectionWarning:
+                assert action == "error"
+        found += [w.detach() for w in weights]
+    assert torch.equal(found[0], found[2]) and torch.equal(found[1], found[3])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_step_can_be_differentiated(momentum: float) -> None:
+    draw = normals(9)
+    constraint = Orthogonal()
+    position = polar_factor(draw(torch.empty(1, 5, 3, dtype=torch.float64)))
+    old = draw(position) if momentum else None
+    actions = Dynamics(0.05, momentum, 0.0, parse("OBA")).actions(first=False)
+
+    def moved(gradient: Tensor) -> Tensor:
+        return advance(constraint, State(position, old), gradient, actions, None).position
+
+    gradient = draw(position).requires_grad_()
+    assert torch.autograd.gradcheck(moved, gradient, eps=1e-6, atol=1e-6)

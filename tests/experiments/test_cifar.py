@@ -116,7 +116,7 @@ def test_verdicts():
     for scale in (full, paper):
         found = cifar.claims(faked(scale, **level))
         assert {c.verdict for c in found} == {"reproduced in ordering only"}
-        assert "within two standard errors of" in found[0].why
+        assert "not shown to be two standard errors ahead of" in found[0].why
         assert {c.verdict for c in cifar.claims(faked(scale, **behind))} == {"not reproduced"}
 
 

@@ -31,7 +31,7 @@ WHY = {
         "large products"
     ),
     "small": (
-        "two to three s × s iterations, of seven small operations each, come on top of three "
+        "two to three s × s iterations, of five small operations each, come on top of three "
         "products; separate tensors are copied into a batch and back as well"
     ),
     "training": "the optimizer's share of the step is larger than the bar allows",

@@ -119,6 +119,9 @@ class Constraint(ABC):
         """Whether a projection looks at its numbers, and so can fail on this device."""
         return self.fallible
 
+    def report(self) -> None:  # noqa: B027
+        """Warn of what was noticed in steps; the optimizer asks when a step has been written."""
+
     # --- layout -------------------------------------------------------------------------
 
     def bind(self, shapes: Sequence[torch.Size]) -> Constraint:

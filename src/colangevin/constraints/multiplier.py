@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -37,17 +40,35 @@ def quasi_newton(
     # second order.
     multiplier = _minus_eye(torch.add(overlap, overlap.mT).mul_(0.5), 1.0)
     excess = _minus_eye(gram, 1.0)
-    mixed, twice = torch.empty_like(overlap), torch.empty_like(overlap)
+    room = Room(None, None, None)
+    if not (torch.is_grad_enabled() and (overlap.requires_grad or gram.requires_grad)):
+        room = Room(multiplier, torch.empty_like(overlap), torch.empty_like(overlap))
     for _ in range(max_iterations):
         # Twice the residual, 2(M − I − LS − SᵀL + LL), is X + Xᵀ with X = M − I + L(L − 2S):
         # one product.
-        factor = torch.add(multiplier, overlap, alpha=-2.0, out=twice)
-        torch.baddbmm(excess, multiplier, factor, out=mixed)
-        torch.add(mixed, mixed.mT, out=twice)
-        multiplier.add_(twice, alpha=0.25)
-        if look and not largest(twice) > 2.0 * tolerance:  # a NaN stays one
+        factor = torch.add(multiplier, overlap, alpha=-2.0, out=room.twice)
+        mixed = torch.baddbmm(excess, multiplier, factor, out=room.mixed)
+        twice = torch.add(mixed, mixed.mT, out=room.twice)
+        multiplier = torch.add(multiplier, twice, alpha=0.25, out=room.multiplier)
+        if look and _is_below(twice, 2.0 * tolerance):
             break
     return multiplier, twice.mul_(0.5)
+
+
+class Room(NamedTuple):
+    """Where an iteration writes; in new memory where autograd has to see it."""
+
+    multiplier: Tensor | None
+    mixed: Tensor | None
+    twice: Tensor | None
+
+
+def _is_below(tensor: Tensor, limit: float) -> bool:
+    """Whether no entry is beyond a limit; a NaN, which is there to stay, is not waited for."""
+    found = largest(tensor)
+    if math.isnan(found):
+        return not bool((tensor.abs() > limit).any())
+    return found <= limit
 
 
 def largest(tensor: Tensor) -> float:
@@ -57,7 +78,7 @@ def largest(tensor: Tensor) -> float:
         >>> largest(torch.tensor([1.0, -2.0]))
         2.0
     """
-    low, high = torch.aminmax(tensor)
+    low, high = torch.aminmax(tensor.detach())
     return max(-float(low), float(high))
 
 

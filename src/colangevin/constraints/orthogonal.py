@@ -11,7 +11,15 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.constraints.base import Constraint, Scalar, State, Vector, plus, tolerance_for
+from colangevin.constraints.base import (
+    Constraint,
+    Scalar,
+    State,
+    Vector,
+    overwrite,
+    plus,
+    tolerance_for,
+)
 from colangevin.constraints.multiplier import largest, polar_factor, polish, quasi_newton
 from colangevin.constraints.watch import Watch
 from colangevin.errors import ConstraintError, ConvergenceError, ProjectionWarning
@@ -147,12 +155,14 @@ class Orthogonal(Constraint):
         return Vector(plus(vector, _times(state.position, overlap + overlap.mT), -0.5))
 
     def drift(self, state: State, step: Scalar) -> State:
-        position, momentum = state.position, state.momentum
-        assert momentum is not None
-        copy = state._replace(position=position.clone(), momentum=momentum.clone())
-        return self.drift_(copy, step)
+        moved = self._walk(state, step, in_place=False)
+        self.report()
+        return moved
 
     def drift_(self, state: State, step: Scalar) -> State:
+        return self._walk(state, step, in_place=True)
+
+    def _walk(self, state: State, step: Scalar, in_place: bool) -> State:
         """RATTLE (4.57) without its closing projection: Q' = Q + hP − QΛ, P ← P − QΛ/h.
 
         A normal part of P, P + Qσ, only shifts Λ by hσ. So neither the kick before nor the
@@ -166,32 +176,32 @@ class Orthogonal(Constraint):
         if solved.failed is not None:
             proposal = plus(position, momentum, step)
             moved = self._mend(position, proposal, solved)
-            plus(momentum, moved - proposal, 1.0 / step, out=momentum)
-            position.copy_(moved)
-            return state
-        _add_product_(momentum, position, solved.multiplier, -1.0 / step)
+            momentum = plus(momentum, moved - proposal, 1.0 / step)
+            mended = state._replace(position=moved, momentum=momentum)
+            return overwrite(state, mended) if in_place else mended
+        momentum = _add_product(momentum, position, solved.multiplier, -1.0 / step, in_place)
         if solved.resting is not None:
             momentum.masked_fill_(solved.resting, 0.0)
-        plus(position, momentum, step, out=position)
-        return state
+        position = plus(position, momentum, step, out=position if in_place else None)
+        return state._replace(position=position, momentum=momentum)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """Q' = Q̄ − QΛ, along the normal space at the old point (4.53)."""
-        return state._replace(position=self._onto(state.position, position.clone()))
+        moved = self._onto(state.position, position, in_place=False)
+        self.report()
+        return state._replace(position=moved)
 
     def project_(self, state: State, position: Tensor, slack: Tensor | None) -> State:
-        state.position.copy_(self._onto(state.position, position))
+        state.position.copy_(self._onto(state.position, position, in_place=True))
         return state
 
-    def _onto(self, position: Tensor, proposal: Tensor) -> Tensor:
-        """Q̄ − QΛ, written over Q̄."""
+    def _onto(self, position: Tensor, proposal: Tensor, in_place: bool) -> Tensor:
+        """Q̄ − QΛ, which may be written over Q̄."""
         solved = self._solve(position, proposal)
         if solved.failed is not None:
             return self._mend(position, proposal, solved)
-        _add_product_(proposal, position, solved.multiplier, -1.0)
-        if solved.resting is not None:
-            return torch.where(solved.resting, position, proposal)
-        return proposal
+        moved = _add_product(proposal, position, solved.multiplier, -1.0, in_place)
+        return moved if solved.resting is None else torch.where(solved.resting, position, moved)
 
     def _solve(self, position: Tensor, proposal: Tensor) -> Solved:
         """Λ, and what is known about it."""
@@ -219,9 +229,8 @@ class Orthogonal(Constraint):
         failed = ~(residual.abs().amax(dim=(-2, -1)) <= reachable)  # a NaN has failed as well
         if look:
             return Solved(multiplier, failed, far=lengths.amax(dim=-1) > FAR)
-        # Without a look at the device, matrices that failed rest where they are. The watch looks
-        # now and then; once it has seen a failure every step looks, and the polar factor takes
-        # over.
+        # Without a look at the device, matrices that failed rest where they are, until the watch
+        # has seen it and the polar factor takes over.
         self._watch.note(failed)
         return Solved(multiplier, resting=failed[:, None, None])
 
@@ -237,7 +246,11 @@ class Orthogonal(Constraint):
     def _polar(self, proposal: Tensor) -> Tensor:
         if not bool(proposal.isfinite().all()):
             raise ConvergenceError("the proposed orthogonal weight is not finite")
-        if self.fallbacks == 0:
+        self._watch.fallbacks += proposal.shape[0]
+        return polar_factor(proposal) * self.scale
+
+    def report(self) -> None:
+        if self._watch.has_news():
             warnings.warn(
                 f"the quasi-Newton projection did not converge in {self.max_iterations} "
                 "iterations for some weights and the polar factor was used; smaller steps "
@@ -245,8 +258,6 @@ class Orthogonal(Constraint):
                 ProjectionWarning,
                 stacklevel=2,
             )
-        self._watch.fallbacks += proposal.shape[0]
-        return polar_factor(proposal) * self.scale
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = 0
@@ -274,11 +285,15 @@ def _times(matrix: Tensor, small: Tensor) -> Tensor:
     return (small @ matrix.mT).mT
 
 
-def _add_product_(total: Tensor, matrix: Tensor, small: Tensor, factor: Scalar) -> None:
-    """total ← total + factor · matrix @ small for a symmetric s × s factor, likewise."""
+def _add_product(
+    total: Tensor, matrix: Tensor, small: Tensor, factor: Scalar, in_place: bool
+) -> Tensor:
+    """total + factor · matrix @ small for a symmetric s × s factor, likewise."""
     if isinstance(factor, Tensor):
         small, factor = small * factor, 1.0
-    if total.stride(-1) == 1 or total.shape[-1] == 1:
-        total.baddbmm_(matrix, small, alpha=factor)
-    else:
-        total.mT.baddbmm_(small, matrix.mT, alpha=factor)
+    upright = total.stride(-1) == 1 or total.shape[-1] == 1
+    left, right = (matrix, small) if upright else (small, matrix.mT)
+    target = total if upright else total.mT
+    add = target.baddbmm_ if in_place else target.baddbmm
+    found = add(left, right, alpha=factor)
+    return found if upright else found.mT

@@ -134,7 +134,7 @@ def ahead(
         why = f"not ahead of {', '.join(behind)}"
         return Claim(text, paper, ours, NOT_REPRODUCED, why)
     if close:
-        why = f"within two standard errors of {', '.join(close)}"
+        why = f"not shown to be two standard errors ahead of {', '.join(close)}"
         return Claim(text, paper, ours, ORDERING, why)
     return Claim(text, paper, ours, REPRODUCED)
 
@@ -150,8 +150,10 @@ def lead(best: Measured, other: Measured, sign: int) -> float:
     its_mean, its_deviation, its_count = mean_std(other.values)
     if not count or not its_count:
         return math.inf if count else -math.inf
-    error = math.sqrt(_known(deviation) ** 2 / count + _known(its_deviation) ** 2 / its_count)
     difference = sign * (mean - its_mean)
+    if min(count, its_count) < 2:  # the error is not known
+        return math.copysign(1.0, difference) if difference else 0.0
+    error = math.sqrt(deviation**2 / count + its_deviation**2 / its_count)
     if error:
         return difference / error
     return math.copysign(math.inf, difference) if difference else 0.0

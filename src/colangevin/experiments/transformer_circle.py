@@ -256,8 +256,10 @@ def _reduced(settings: Settings) -> str:
     whole = settings["train_tokens"] >= PAPER[settings["dataset"]]["train_tokens"]
     if settings["epochs"] >= PAPER_EPOCHS and whole and settings["size"] == 200:
         return ""
-    return f"reduced: {settings['epochs']} of {PAPER_EPOCHS} epochs" + (
-        "" if whole else f" of {settings['train_tokens']:,} training tokens"
+    return (
+        f"reduced: {settings['epochs']} of {PAPER_EPOCHS} epochs"
+        + ("" if whole else f" of {settings['train_tokens']:,} training tokens")
+        + ("" if settings["size"] == 200 else f", width {settings['size']}")
     )
 
 

@@ -69,20 +69,20 @@ def _accumulate(
 ) -> State:
     """p ← decay · p + weight · G + scale · R."""
     assert state.momentum is not None
-    out = state.momentum if in_place else None
+    momentum, slack = state.momentum, state.slack_momentum
+    out, slack_out = (momentum, slack) if in_place else (None, None)
     if gradient is not None and not isinstance(weight, Tensor) and weight == 1.0:
-        momentum = plus(gradient, state.momentum, decay, out)
+        momentum = plus(gradient, momentum, decay, out)
     else:
-        momentum = torch.mul(state.momentum, decay, out=out)
+        momentum = torch.mul(momentum, decay, out=out)
         if gradient is not None:
-            plus(momentum, gradient, weight, out=momentum)
-    slack = state.slack_momentum
+            momentum = plus(momentum, gradient, weight, out)
     if slack is not None:
-        slack = torch.mul(slack, decay, out=slack if in_place else None)
+        slack = torch.mul(slack, decay, out=slack_out)
     if draw is not None:
-        plus(momentum, draw(state.position), scale, out=momentum)
+        momentum = plus(momentum, draw(state.position), scale, out)
         if slack is not None and state.slack is not None:
-            plus(slack, draw(state.slack), scale, out=slack)
+            slack = plus(slack, draw(state.slack), scale, slack_out)
     return state._replace(momentum=momentum, slack_momentum=slack)
 
 

@@ -37,10 +37,14 @@ def is_certain(
     """
     if not constraint.looks(state.position.device):
         return True
-    position = largest(state.position)
-    momentum = 0.0 if state.momentum is None else largest(state.momentum)
+    position = _bound(state.position, state.slack)
+    momentum = _bound(state.momentum, state.slack_momentum)
     slope = largest(gradient) + abs(weight_decay) * position
     return reach(actions, position, momentum, slope) < LIMIT
+
+
+def _bound(*parts: Tensor | None) -> float:
+    return sum(largest(part) for part in parts if part is not None)
 
 
 def reach(actions: Sequence[Action], position: float, momentum: float, gradient: float) -> float:

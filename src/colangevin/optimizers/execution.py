@@ -55,6 +55,8 @@ def run(plans: Sequence[Plan], state_of: StateOf, noise: Noise, fused: Fused | N
             _advance_in_place(plan, plan.resident, state_of, noise, fused)
         else:
             _write(plan, state_of, _advance(_read(plan, state_of), noise))
+    for work in certain:
+        work.plan.bucket.constraint.report()
 
 
 def _by_certainty(plans: Sequence[Plan], state_of: StateOf) -> tuple[list[Work], list[Plan]]:

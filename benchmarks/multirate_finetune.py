@@ -266,6 +266,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--weights", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--name", default=NAME, help="of the results' files")
     for name, value in (
         ("seeds", 3), ("steps", 300), ("every", 100), ("train", 4000), ("test", 1000),
         ("batch", 32), ("size", 64), ("period", 5), ("rounds", 8), ("threads", 1),
@@ -279,11 +280,11 @@ def main() -> None:
     options = parse()
     torch.set_num_threads(options.threads)
     weights = find_weights(options.weights)
-    others = ("data", "weights", "out", "seeds")  # which do not change a run
+    others = ("data", "weights", "out", "name", "seeds")  # which do not change a run
     settings = {k: v for k, v in vars(options).items() if k not in others}
     settings["torch"] = torch.__version__
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{NAME}.json"
+    path = options.out / f"{options.name}.json"
     record: dict[str, Any] = {"settings": settings, "runs": []}
     if path.exists():
         saved = json.loads(path.read_text())
@@ -300,7 +301,7 @@ def main() -> None:
                 path.write_text(json.dumps(record, indent=1) + "\n")
                 print(record["runs"][-1], flush=True)
     print(table(record))
-    draw(record, options.out / f"{NAME}.png")
+    draw(record, options.out / f"{options.name}.png")
 
 
 if __name__ == "__main__":

@@ -163,6 +163,14 @@ class CoLA(Optimizer):
 
     def _move(self, closure: Callable[[], Any] | None) -> None:
         """Move every group once with the gradients as they stand."""
+        try:
+            self._run_groups()
+        except Exception:
+            self._planner.undo(self.state)
+            raise
+        self._planner.keep()
+
+    def _run_groups(self) -> None:
         groups = self.param_groups
         # All gradients are looked at before anything is changed.
         actives = [placement.with_gradient(group) for group in groups]

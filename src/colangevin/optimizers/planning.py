@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from colangevin.integrators.dynamics import Action, Dynamics
@@ -50,6 +51,7 @@ class Planner:
         self._buckets: dict[tuple[int, ...], list[tuple[Bucket, Resident | None]]] = {}
         self._plans: dict[int, tuple[tuple[object, ...], list[Plan]]] = {}
         self._settled: set[int] = set()
+        self._moved: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
 
     def plan(
         self, index: int, group: dict[str, Any], active: list[int], state_of: StateOf
@@ -81,8 +83,28 @@ class Planner:
         """Put on the manifold what was changed between construction and the first step."""
         if all(id(group["params"][i]) in self._settled for i in active):
             return
-        placement.commit(placement.of_group(group, self._strict), state_of)
+        placements = placement.of_group(group, self._strict)
+        for parameter in (p for bucket, _ in placements for p in bucket.parameters):
+            entry = dict(state_of.get(parameter, {}))
+            self._moved.append((parameter, parameter.detach().clone(), entry))
+        placement.commit(placements, state_of)
         self._settled.update(id(p) for p in group["params"])
+
+    def keep(self) -> None:
+        """The step was made: what ``settle`` has moved stays where it is."""
+        self._moved.clear()
+
+    @torch.no_grad()
+    def undo(self, state_of: StateOf) -> None:
+        """The step has failed: put back what ``settle`` has moved for it."""
+        for parameter, old, entry in self._moved:
+            parameter.copy_(old)
+            self._settled.discard(id(parameter))
+            if entry:
+                state_of[parameter] = entry
+            else:
+                state_of.pop(parameter, None)
+        self._moved.clear()
 
     def buckets(
         self, index: int, group: dict[str, Any], indices: Sequence[int]

@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from colangevin import ColangevinError, Constraint, General, State  # noqa: E402
 from colangevin.integrators import advance  # noqa: E402
-from colangevin.optimizers.kernels import compile_static  # noqa: E402
+from colangevin.optimizers.kernels import announce, compile_static  # noqa: E402
 from registry import CASES, RUNS, TOLERANCE, Case, Run  # noqa: E402
 
 SCHEMES = {run.name: run for run in RUNS if run.name in ("overdamped", "OBA", "ABO", "BAOAB")}
@@ -113,17 +113,25 @@ class Traced:
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        self._graphs: dict[Any, Any] = {}
+        self._kernels: dict[Any, Any] = {}
+        self._single = True
+
+    def _listed(self, batch: Tensor) -> list[Tensor]:
+        found = self._function(batch)
+        self._single = isinstance(found, Tensor)
+        return [found] if self._single else list(found)
 
     def __call__(self, batch: Tensor) -> Any:
         key = batch.shape, batch.dtype
-        if key not in self._graphs:
+        if key not in self._kernels:
+            body = lambda points: self._listed(points)  # noqa: E731 (a tracer takes no method)
             try:
-                kernel = compile_static(self._function, [batch.clone()])
-            except Exception:
-                kernel = make_fx(lambda points: self._function(points))(batch)
-            self._graphs[key] = kernel
-        return self._graphs[key](batch.contiguous())
+                self._kernels[key] = compile_static(body, [batch.clone()])
+            except Exception as error:
+                announce(error, "g is traced only", "the long run compiles g")
+                self._kernels[key] = make_fx(body)(batch)
+        found = self._kernels[key](batch.contiguous())
+        return found[0] if self._single else tuple(found)
 
 
 def _worst(values: Tensor, half: int) -> float:

@@ -20,7 +20,12 @@ Values: TypeAlias = Callable[[Tensor], Tensor]
 
 def scale_of(jacobian: Tensor, point: Tensor) -> Tensor:
     """Σ_j |∂g_i/∂q_j||q_j|: the size of the terms that cancel in g, so of its rounding."""
-    terms = (jacobian.abs() @ point.abs().unsqueeze(-1)).squeeze(-1)
+    return _terms(jacobian.abs(), point.abs())
+
+
+def _terms(sizes: Tensor, point: Tensor) -> Tensor:
+    """Σ_j of such terms, from absolute values."""
+    terms = (sizes @ point.unsqueeze(-1)).squeeze(-1)
     return terms.clamp_min(torch.finfo(point.dtype).tiny)
 
 
@@ -36,6 +41,12 @@ def solve(matrix: Tensor, right: Tensor) -> Tensor:
     """Solve the m × m systems of a batch; a singular one gives non-finite numbers."""
     solution, info = torch.linalg.solve_ex(matrix, right.unsqueeze(-1))
     return torch.where((info == 0)[:, None], solution.squeeze(-1), torch.nan)
+
+
+def inverse_of(matrix: Tensor) -> Tensor:
+    """The inverses of a batch of m × m matrices; that of a singular one is not finite."""
+    inverse, info = torch.linalg.inv_ex(matrix)
+    return torch.where((info == 0)[:, None, None], inverse, torch.nan)
 
 
 class Progress:
@@ -82,19 +93,23 @@ def oblique(
         The projected points and λ.
     """
     progress = Progress(proposal.dtype, tolerance)
-    multiplier = proposal.new_zeros(normals.shape[:2])
-    matrix = normals @ normals.mT
+    multiplier = proposal.new_zeros((*normals.shape[:2], 1))
+    # What does not change is worked out once: an iteration is a handful of small operations.
+    sizes, size = normals.abs(), proposal.abs()
+    inverse = inverse_of(normals @ normals.mT)
     point, last = proposal, SLOW
     for _ in range(max_iterations):
         value = values(point)
-        error = float((value / rounding_scale(normals, point, proposal)).abs().max())
+        error = float((value / _terms(sizes, torch.maximum(point.abs(), size))).abs().max())
         if progress.done(error):
-            return point, multiplier
+            return point, multiplier.squeeze(-1)
         if not error <= SLOW * last:
-            matrix = equations(point)[1] @ normals.mT
+            inverse = inverse_of(equations(point)[1] @ normals.mT)
         last = error
-        multiplier = multiplier + solve(matrix, value)
-        point = proposal - (normals.mT @ multiplier.unsqueeze(-1)).squeeze(-1)
+        multiplier = torch.baddbmm(multiplier, inverse, value.unsqueeze(-1))
+        point = torch.baddbmm(proposal.unsqueeze(-1), normals.mT, multiplier, alpha=-1.0).squeeze(
+            -1
+        )
     raise ConvergenceError(
         f"the projection onto the constraint did not converge in {max_iterations} iterations "
         f"(best residual {progress.best:.3g}); take smaller steps"

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from colangevin.ensemble import members, saving
+from colangevin.ensemble import members, removing, saving
 from colangevin.ensemble.batches import batches_of, pieces
 from colangevin.ensemble.building import sort_parameters
 from colangevin.ensemble.fitting import History, fit
 from colangevin.ensemble.looking import evaluate, violation
 from colangevin.ensemble.numbers import OPTIONS, Moves, moves_of, spread
+from colangevin.ensemble.removing import Removal
 from colangevin.ensemble.step import Loss, Penalty, Store
 from colangevin.ensemble.stepper import Stepper
-from colangevin.errors import DivergenceWarning
-
-
-class Removal(NamedTuple):
-    """A member that was removed because its loss was no longer finite."""
-
-    member: int
-    seed: int
-    step: int
 
 
 class Ensemble:
@@ -208,7 +198,7 @@ class Ensemble:
             losses = torch.stack(found)
             total[self.active] += losses.sum(dim=0).double().cpu()
             count += len(found)
-            keep = self._remove_diverged(losses[-1])
+            keep = removing.remove_diverged(self, losses[-1])
             orders = orders if bool(keep.all()) else orders[keep]
         self.epochs += 1
         total /= max(count, 1)
@@ -218,37 +208,6 @@ class Ensemble:
     def fit(self, loss: Loss, inputs: Tensor, targets: Tensor, **settings: Any) -> History:
         """Train for a number of epochs; see ``colangevin.ensemble.fit`` for the arguments."""
         return fit(self, loss, inputs, targets, **settings)
-
-    def _remove_diverged(self, losses: Tensor) -> Tensor:
-        """Which of the members stay."""
-        keep = losses.isfinite().cpu()
-        if bool(keep.all()):
-            return keep
-        gone = [i for i, stays in zip(self.active, keep.tolist(), strict=True) if not stays]
-        self.removed += [Removal(i, self.seeds[i], self.steps) for i in gone]
-        self.active = [i for i in self.active if i not in gone]
-        warnings.warn(
-            f"{len(gone)} of {len(self.seeds)} members diverged and were removed at step "
-            f"{self.steps}: seeds {[self.seeds[i] for i in gone]}; see Ensemble.removed",
-            DivergenceWarning,
-            stacklevel=3,
-        )
-        self._select(keep)
-        return keep
-
-    def _select(self, keep: Tensor) -> None:
-        for part in (*self._store.parts().values(), self._frozen):
-            for name, tensor in part.items():
-                part[name] = members.aligned(tensor[keep.to(tensor.device)])
-        self._cells = [
-            replace(cell, constants=cell.constants[keep.to(cell.constants.device)])
-            for cell in self._cells
-        ]
-        self._coupled = [coupled.select(keep) for coupled in self._coupled]
-        for coupled in self._coupled:
-            self._store.position.update(coupled.tensors())
-        if self._options and self.active:
-            self.set()
 
     # --- results --------------------------------------------------------------------------
 
@@ -269,12 +228,7 @@ class Ensemble:
         if not -len(self.seeds) <= index < len(self.seeds):
             raise IndexError(f"there are {len(self.seeds)} members, got index {index}")
         index %= len(self.seeds)
-        for removal in self.removed:
-            if removal.member == index:
-                raise ValueError(
-                    f"member {index} (seed {removal.seed}) diverged and was removed at step "
-                    f"{removal.step}"
-                )
+        removing.refuse_removed(self.removed, index)
         row = self.active.index(index)
         module = copy.deepcopy(self._template)
         tensors = self._tensors()

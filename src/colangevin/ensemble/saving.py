@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from colangevin.ensemble.removing import Removal, select
+
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
 
@@ -28,8 +30,6 @@ def pack(ensemble: Ensemble) -> dict[str, Any]:
 
 def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
     """Check everything, then take it over."""
-    from colangevin.ensemble.ensemble import Removal
-
     if state["seeds"] != ensemble.seeds:
         raise ValueError(f"the state is of the seeds {state['seeds']}, not {ensemble.seeds}")
     if len(ensemble.removed) > len(state["removed"]):
@@ -50,7 +50,7 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
         keep = torch.zeros(len(ensemble.active), dtype=torch.bool)
         keep[rows] = True
         ensemble.active = list(state["active"])
-        ensemble._select(keep)
+        select(ensemble, keep)
     with torch.no_grad():
         for part, named in ensemble._store.parts().items():
             for name, tensor in named.items():

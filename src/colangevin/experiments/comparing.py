@@ -123,7 +123,7 @@ def ahead(
         'reproduced'
     """
     relation = ">" if sign > 0 else "<"
-    paper = f"{best.label} {relation} {', '.join(other.label for other in others)}"
+    paper = f"{best.label} {relation} {'; '.join(other.label for other in others)}"
     ours = "; ".join(f"{one.label} {one.text(digits)}" for one in (best, *others))
     leads = {other.label: lead(best, other, sign) for other in others}
     if not leads:
@@ -131,10 +131,10 @@ def ahead(
     behind = [label for label, by in leads.items() if not by > 0]
     close = [label for label, by in leads.items() if 0 < by <= 2]
     if behind:
-        why = f"not ahead of {', '.join(behind)}"
+        why = f"not ahead of {'; '.join(behind)}"
         return Claim(text, paper, ours, NOT_REPRODUCED, why)
     if close:
-        why = f"not shown to be two standard errors ahead of {', '.join(close)}"
+        why = f"not shown to be two standard errors ahead of {'; '.join(close)}"
         return Claim(text, paper, ours, ORDERING, why)
     return Claim(text, paper, ours, REPRODUCED)
 

@@ -52,7 +52,7 @@ def reach(actions: Sequence[Action], position: float, momentum: float, gradient:
 
     Example:
         >>> reach((ImpulseBy(0.5, 1.0, None), DriftBy(-0.1)), 1.0, 2.0, 4.0)
-        35.0
+        49.5
     """
     bound = position + momentum + gradient
     for action in actions:

@@ -563,19 +563,25 @@ class TestProjectionsThatFail:
         with refused(cl.ConvergenceError, "parameter 1 of shape (4, 2)", optimizer=optimizer):
             optimizer.step()
 
+    @pytest.mark.parametrize("momentum", [0.0, 0.9])
     @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
     def test_weights_that_were_changed_before_a_first_step_which_fails(
-        self, dtype: torch.dtype
+        self, dtype: torch.dtype, momentum: float
     ) -> None:
-        weight = nn.Parameter(torch.eye(4, 2, dtype=dtype))
-        optimizer = cl.CoLA([weight], constraint=cl.Orthogonal(), lr=0.1, momentum=0.9)
-        weight.data.fill_(3.0).add_(torch.eye(4, 2, dtype=dtype))
-        weight.grad = torch.full_like(weight, NAN)
-        with refused(cl.ConvergenceError, "shape (4, 2)", optimizer=optimizer):
+        found = []
+        for fails in (True, False):
+            weight = nn.Parameter(torch.eye(4, 2, dtype=dtype))
+            optimizer = cl.CoLA([weight], constraint=cl.Orthogonal(), lr=0.1, momentum=momentum)
+            weight.data.fill_(3.0).add_(torch.eye(4, 2, dtype=dtype))
+            if fails:
+                weight.grad = torch.full_like(weight, NAN)
+                with refused(cl.ConvergenceError, "shape (4, 2)", optimizer=optimizer):
+                    optimizer.step()
+            weight.grad = torch.ones_like(weight)
             optimizer.step()
-        weight.grad = torch.ones_like(weight)
-        optimizer.step()
-        assert optimizer.violation()[0].residual <= 1e-6
+            assert optimizer.violation()[0].residual <= 1e-6
+            found.append(weight.detach())
+        assert torch.equal(*found)
 
     def test_a_closure_that_raises(self) -> None:
         _, optimizer = running()

@@ -104,6 +104,8 @@ class Planner:
                 state_of[parameter] = entry
             else:
                 state_of.pop(parameter, None)
+        if self._moved:
+            self._plans.clear()  # a plan that is kept does not settle again
         self._moved.clear()
 
     def buckets(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 def quasi_newton(
     overlap: Tensor, gram: Tensor, tolerance: float, max_iterations: int, *, look: bool = True
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, float]:
     """Solve (Q̄ − QΛ)ᵀ(Q̄ − QΛ) = I for a symmetric Λ by the quasi-Newton scheme (4.55).
 
     Every iterate of (4.55) has the form Q̄ − QL, and with S = QᵀQ̄ and M = Q̄ᵀQ̄
@@ -28,11 +28,12 @@ def quasi_newton(
         look: whether to stop early; on an accelerator every look waits for the device.
 
     Returns:
-        The multiplier, and the residual before its last update.
+        The multiplier, the residual before its last update, and that one's largest entry as a
+        number: NaN where a matrix has one, or where nobody looked.
 
     Example:
         >>> eye = torch.eye(2)[None]
-        >>> multiplier, _ = quasi_newton(1.1 * eye, 1.21 * eye, 1e-6, 50)
+        >>> multiplier, _, _ = quasi_newton(1.1 * eye, 1.21 * eye, 1e-6, 50)
         >>> bool((multiplier - 0.1 * eye).abs().max() < 1e-6)
         True
     """
@@ -40,6 +41,7 @@ def quasi_newton(
     # second order.
     multiplier = _minus_eye(torch.add(overlap, overlap.mT).mul_(0.5), 1.0)
     excess = _minus_eye(gram, 1.0)
+    error = math.nan
     room = Room(None, None, None)
     if not (torch.is_grad_enabled() and (overlap.requires_grad or gram.requires_grad)):
         room = Room(multiplier, torch.empty_like(overlap), torch.empty_like(overlap))
@@ -50,9 +52,11 @@ def quasi_newton(
         mixed = torch.baddbmm(excess, multiplier, factor, out=room.mixed)
         twice = torch.add(mixed, mixed.mT, out=room.twice)
         multiplier = torch.add(multiplier, twice, alpha=0.25, out=room.multiplier)
-        if look and _is_below(twice, 2.0 * tolerance):
-            break
-    return multiplier, twice.mul_(0.5)
+        if look:
+            error = 0.5 * largest(twice)
+            if error <= tolerance or (math.isnan(error) and _rest_is_below(twice, 2 * tolerance)):
+                break
+    return multiplier, twice.mul_(0.5), error
 
 
 class Room(NamedTuple):
@@ -63,12 +67,9 @@ class Room(NamedTuple):
     twice: Tensor | None
 
 
-def _is_below(tensor: Tensor, limit: float) -> bool:
-    """Whether no entry is beyond a limit; a NaN, which is there to stay, is not waited for."""
-    found = largest(tensor)
-    if math.isnan(found):
-        return not bool((tensor.abs() > limit).any())
-    return found <= limit
+def _rest_is_below(tensor: Tensor, limit: float) -> bool:
+    """Whether no entry is beyond a limit but for NaNs, which are there to stay."""
+    return not bool((tensor.abs() > limit).any())
 
 
 def largest(tensor: Tensor) -> float:

@@ -23,18 +23,23 @@ def scale_of(jacobian: Tensor, point: Tensor) -> Tensor:
     return _terms(jacobian.abs(), point.abs())
 
 
-def _terms(sizes: Tensor, point: Tensor) -> Tensor:
+def _terms(slopes: Tensor, size: Tensor) -> Tensor:
     """Σ_j of such terms, from absolute values."""
-    terms = (sizes @ point.unsqueeze(-1)).squeeze(-1)
-    return terms.clamp_min(torch.finfo(point.dtype).tiny)
+    terms = (slopes @ size.unsqueeze(-1)).squeeze(-1)
+    return terms.clamp_min(torch.finfo(size.dtype).tiny)
 
 
-def rounding_scale(jacobian: Tensor, point: Tensor, proposal: Tensor) -> Tensor:
+def rounding_scale(slopes: Tensor, point: Tensor, size: Tensor) -> Tensor:
     """``scale_of`` for a point that was reached from a proposal, whose rounding it keeps.
 
     Where a coordinate has come down to almost 0, its own size says nothing of its accuracy.
+
+    Args:
+        slopes: |∂g/∂q|, which like the next one an iteration may work out once.
+        point: q.
+        size: |q̄|, of the proposal.
     """
-    return scale_of(jacobian, torch.maximum(point.abs(), proposal.abs()))
+    return _terms(slopes, torch.maximum(point.abs(), size))
 
 
 def solve(matrix: Tensor, right: Tensor) -> Tensor:
@@ -95,12 +100,12 @@ def oblique(
     progress = Progress(proposal.dtype, tolerance)
     multiplier = proposal.new_zeros((*normals.shape[:2], 1))
     # What does not change is worked out once: an iteration is a handful of small operations.
-    sizes, size = normals.abs(), proposal.abs()
+    slopes, size = normals.abs(), proposal.abs()
     inverse = inverse_of(normals @ normals.mT)
     point, last = proposal, SLOW
     for _ in range(max_iterations):
         value = values(point)
-        error = float((value / _terms(sizes, torch.maximum(point.abs(), size))).abs().max())
+        error = float((value / rounding_scale(slopes, point, size)).abs().max())
         if progress.done(error):
             return point, multiplier.squeeze(-1)
         if not error <= SLOW * last:
@@ -135,7 +140,8 @@ def orthogonal(
         along_normals = solve(gram, (jacobian @ gap.unsqueeze(-1)).squeeze(-1))
         tangent = gap - (jacobian.mT @ along_normals.unsqueeze(-1)).squeeze(-1)
         back = (jacobian.mT @ solve(gram, value).unsqueeze(-1)).squeeze(-1)
-        error = float((value / rounding_scale(jacobian, point, proposal)).abs().max())
+        scale = rounding_scale(jacobian.abs(), point, proposal.abs())
+        error = float((value / scale).abs().max())
         size = float(point.abs().max().clamp_min(1e-30))
         if progress.done(max(error, float((tangent - back).abs().max()) / size)):
             return point

@@ -212,7 +212,7 @@ class Orthogonal(Constraint):
         del proposal  # the iteration can have its memory
         # The largest entry of such a matrix is on its diagonal.
         lengths = gram.diagonal(dim1=-2, dim2=-1).clone()
-        multiplier, residual = quasi_newton(
+        multiplier, residual, error = quasi_newton(
             overlap,
             gram,
             tolerance,
@@ -221,7 +221,7 @@ class Orthogonal(Constraint):
         )
         # A tolerance below rounding cannot be reached: that is no failure.
         reachable = max(tolerance, 4 * torch.finfo(residual.dtype).eps)
-        if look and largest(residual) <= reachable and largest(lengths) <= FAR:
+        if look and error <= reachable and largest(lengths) <= FAR:
             return Solved(multiplier)
         if not look:
             # A fixed number of iterations need not come all the way.

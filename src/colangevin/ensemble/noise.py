@@ -8,8 +8,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from colangevin.constraints import State
-from colangevin.integrators.dynamics import Action, OverdampedBy
 from colangevin.optimizers.counter import counter_normals
 
 
@@ -34,25 +32,6 @@ class MemberNoise:
         if like.dim() == 2 and like.stride(0) < like.stride(1):
             return drawn.reshape(like.mT.shape).mT  # in the order of memory
         return drawn.reshape(like.shape)
-
-
-def needed(state: State, elementwise: bool, actions: Sequence[Action]) -> int:
-    """How many normals the actions will ask for.
-
-    Example:
-        >>> state = State(torch.zeros(3), slack=torch.zeros(3))
-        >>> needed(state, True, [OverdampedBy(0.1, 0.1)])
-        6
-    """
-    count = 0
-    for action in actions:
-        if getattr(action, "scale", None) is None:
-            continue
-        count += state.position.numel()
-        # A Langevin step on elementwise geometries needs one normal a degree of freedom.
-        if state.slack is not None and (isinstance(action, OverdampedBy) or not elementwise):
-            count += state.slack.numel()
-    return count
 
 
 class BatchNoise:

@@ -17,9 +17,9 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.utils import _pytree as pytree
 
 from colangevin.constraints import Constraint, State
-from colangevin.ensemble.noise import MemberNoise, needed
+from colangevin.ensemble.noise import MemberNoise
 from colangevin.ensemble.numbers import Moves
-from colangevin.integrators.dynamics import advance
+from colangevin.integrators.dynamics import advance, needed
 from colangevin.optimizers.kernels import compile_static
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]

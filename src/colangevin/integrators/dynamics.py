@@ -104,6 +104,26 @@ class Dynamics(NamedTuple):
         return ImpulseBy(decay, weight or None, noise or None)
 
 
+def needed(state: State, elementwise: bool, actions: Sequence[Action]) -> int:
+    """How many normals the actions will ask ``draw`` for.
+
+    Example:
+        >>> import torch
+        >>> state = State(torch.zeros(3), slack=torch.zeros(3))
+        >>> needed(state, True, [OverdampedBy(0.1, 0.1)])
+        6
+    """
+    count = 0
+    for action in actions:
+        if getattr(action, "scale", None) is None:
+            continue
+        count += state.position.numel()
+        # A Langevin step on elementwise geometries needs one normal a degree of freedom.
+        if state.slack is not None and (isinstance(action, OverdampedBy) or not elementwise):
+            count += state.slack.numel()
+    return count
+
+
 def advance(
     constraint: Constraint,
     state: State,

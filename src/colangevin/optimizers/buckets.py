@@ -87,6 +87,13 @@ class Bucket:
             for part, parameter in zip(parts, self.parameters, strict=True)
         ]
 
+    def gradient(self) -> Tensor:
+        """The parameters' gradients as one batch."""
+        # Without a gradient of its own, a parameter moves only with a joint constraint.
+        return self.gather(
+            [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        )
+
     # --- reading and writing ----------------------------------------------------------------
 
     def read(self, state_of: StateOf, momentum: bool) -> State:

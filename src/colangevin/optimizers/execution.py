@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from colangevin.constraints import State
 from colangevin.constraints.base import plus
 from colangevin.errors import ConvergenceError
 from colangevin.integrators.dynamics import advance
-from colangevin.optimizers.buckets import Bucket, StateOf
+from colangevin.optimizers.buckets import StateOf
 from colangevin.optimizers.certainty import is_certain
 from colangevin.optimizers.elementwise import run_in_blocks
 from colangevin.optimizers.fused import Fused
@@ -47,7 +46,7 @@ def run(plans: Sequence[Plan], state_of: StateOf, noise: Noise, fused: Fused | N
     for plan, state in results:
         _write(plan, state_of, state)
     for work in certain:
-        _commit(work.plan, state_of, _advance(work, noise, in_place=True))
+        _write(work.plan, state_of, _advance(work, noise, in_place=True), in_place=True)
     for plan in plans:
         if plan.bucket.constraint.fallible:
             continue
@@ -76,29 +75,21 @@ def _by_certainty(plans: Sequence[Plan], state_of: StateOf) -> tuple[list[Work],
 def _read(plan: Plan, state_of: StateOf) -> Work:
     home = plan.bucket if plan.resident is None else plan.resident
     state = home.read(state_of, plan.momentum)
-    return Work(plan, state, _gradient(plan.bucket))
+    return Work(plan, state, plan.bucket.gradient())
 
 
-def _write(plan: Plan, state_of: StateOf, state: State) -> None:
+def _write(plan: Plan, state_of: StateOf, state: State, in_place: bool = False) -> None:
     if plan.resident is None:
         plan.bucket.write(state_of, state)
     else:
-        plan.resident.commit(state_of, state)
-
-
-def _commit(plan: Plan, state_of: StateOf, state: State) -> None:
-    """Write what was changed in place, where it is not the parameters' own memory."""
-    if plan.resident is None:
-        plan.bucket.write(state_of, state)
-    else:
-        plan.resident.commit(state_of)
+        plan.resident.commit(state_of, None if in_place else state)
 
 
 def _advance_in_place(
     plan: Plan, resident: Resident, state_of: StateOf, noise: Noise, fused: Fused | None
 ) -> None:
     state = resident.read(state_of, plan.momentum)
-    gradient = _gradient(plan.bucket)
+    gradient = plan.bucket.gradient()
     if fused is None or not fused.run(plan, state, gradient, noise.fill):
         constraint = plan.bucket.constraint
         run_in_blocks(constraint, state, gradient, plan.weight_decay, plan.actions, noise.draw)
@@ -114,10 +105,3 @@ def _advance(work: Work, noise: Noise, in_place: bool = False) -> State:
         return advance(constraint, state, gradient, plan.actions, noise.draw, in_place=in_place)
     except ConvergenceError as error:
         raise ConvergenceError(f"{plan.bucket.name}: {error}") from error
-
-
-def _gradient(bucket: Bucket) -> Tensor:
-    # Without a gradient of its own, a parameter moves only with a joint constraint.
-    return bucket.gather(
-        [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket.parameters]
-    )

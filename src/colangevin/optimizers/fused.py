@@ -15,7 +15,7 @@ from torch import Tensor
 
 from colangevin.constraints import State
 from colangevin.constraints.base import overwrite
-from colangevin.integrators.dynamics import Action, OverdampedBy, advance
+from colangevin.integrators.dynamics import Action, advance, needed
 from colangevin.optimizers.kernels import Kernel, announce, compile_with_numbers
 from colangevin.optimizers.planning import Plan
 
@@ -114,10 +114,7 @@ def _flatten(actions: Sequence[Action]) -> list[Any]:
 
 def _noises(state: State, actions: Sequence[Action]) -> int:
     """How many normals the actions will ask ``draw`` for, for each weight."""
-    noisy = [action for action in actions if getattr(action, "scale", None) is not None]
-    if state.slack is None:
-        return len(noisy)
-    return len(noisy) + sum(isinstance(action, OverdampedBy) for action in noisy)
+    return needed(state, True, actions) // max(1, state.position.numel())
 
 
 def _compile(plan: Plan, state: State, gradient: Tensor, threaded: bool) -> tuple[Kernel, Kernel]:

@@ -231,9 +231,7 @@ def degrees_of_freedom(buckets: Iterable[Bucket]) -> int:
 def _part(home: Home, group: Mapping[str, Any], state_of: StateOf) -> Part:
     bucket, resident = home
     state = (bucket if resident is None else resident).read(state_of, momentum=True)
-    gradient = bucket.gather(
-        [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket.parameters]
-    )
+    gradient = bucket.gradient()
     if group["weight_decay"]:
         gradient = gradient + group["weight_decay"] * state.position
     return Part(bucket.constraint, state, gradient)

@@ -72,6 +72,9 @@ def boundary_curvature(classifier: Classifier, extent: float = 1.2, grid: int = 
     The boundary is the contour of the predictions on a grid, as ``matplotlib.pyplot.contour``
     finds it; derivatives along it are second-order central differences. Its points do not lie
     evenly, so this is a rough measure, for comparisons: a circle of radius 1 gives about 1.15.
+    Where the contour begins, ends or turns close to a grid point its points almost coincide and
+    the curvature is far too large: it is above κ at a share of the points that falls as κ^(-1/2)
+    only, so that it has no mean. Compare the medians of several boundaries.
 
     Args:
         classifier: from points [n, 2] to logits.

@@ -1,14 +1,12 @@
 """The experiments on deep networks: tiny runs through the framework, verdicts from records."""
 
-import math
 from dataclasses import replace
 
 import pytest
 import torch
 
 from colangevin.experiments import depth, depth_orthogonal, depth_penalty, depth_temperature
-from colangevin.experiments.comparing import Measured, ahead, number
-from colangevin.experiments.experiment import NOT_REPRODUCED, ORDERING, REPRODUCED
+from colangevin.experiments.experiment import NOT_REPRODUCED, REPRODUCED
 from colangevin.experiments.records import Record, Records
 from colangevin.experiments.running import reproduce
 
@@ -95,21 +93,3 @@ def test_claims_of_figure_4_are_for_more_than_three_hidden_layers():
     found = depth_orthogonal.claims(records)
     assert [claim.verdict for claim in found] == [NOT_REPRODUCED, REPRODUCED]
     assert "5 hidden layers" in found[1].text
-
-
-def test_verdicts_on_orderings():
-    best = Measured("A", [9.0, 9.2])
-    assert ahead("x", best, [Measured("B", [8.0, 8.2])]).verdict == REPRODUCED
-    assert ahead("x", best, [Measured("B", [8.0, 10.0])]).verdict == ORDERING
-    assert ahead("x", best, [Measured("B", [9.5, 9.6])]).verdict == NOT_REPRODUCED
-    assert ahead("x", best, [Measured("B", [8.0, 8.2])], sign=-1).verdict == NOT_REPRODUCED
-    assert ahead("x", best, [Measured("B", [math.nan, math.nan])]).verdict == REPRODUCED
-
-
-def test_verdicts_on_numbers():
-    ours = Measured("A", [87.5, 87.7])
-    assert number("x", (87.6, 0.1), ours, True).verdict == REPRODUCED
-    assert number("x", (85.0, 0.1), ours, True).verdict == ORDERING
-    missed = number("x", (85.0, None), ours, False, why="a reason")
-    assert missed.verdict == NOT_REPRODUCED
-    assert missed.why.endswith("not ordered as in the paper; a reason")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from colangevin.experiments.experiment import (
     REPRODUCED,
     Claim,
 )
-from colangevin.experiments.records import Record, mean_std
+from colangevin.experiments.records import Record, mean_std, summary
 
 
 class Measured(NamedTuple):
@@ -24,21 +24,8 @@ class Measured(NamedTuple):
     values: Sequence[float]
 
     def text(self, digits: int = 2) -> str:
-        """Mean ± standard deviation, with the number of runs.
-
-        Example:
-            >>> Measured("SGD", [90.0, 94.0]).text(1)
-            '92.0 ± 2.8 (2 runs)'
-            >>> Measured("SGD", [90.0, float("nan")]).text(1)
-            '90.0 (1 run, 1 diverged)'
-        """
-        mean, deviation, count = mean_std(self.values)
-        gone = len(self.values) - count
-        note = f", {gone} diverged" if gone else ""
-        if not count:
-            return f"all {gone} runs diverged"
-        spread = f" ± {deviation:.{digits}f}" if count > 1 else ""
-        return f"{mean:.{digits}f}{spread} ({count} run{'s' if count > 1 else ''}{note})"
+        """Mean ± standard deviation, with the number of runs."""
+        return summary(self.values, digits)
 
 
 @dataclass(frozen=True)
@@ -103,13 +90,80 @@ def over_time(record: Record, key: str, factor: float = 1.0, last: int = 0) -> l
     return [factor * math.fsum(run) / len(series) for run in zip(*series, strict=True)]
 
 
+class Lead(NamedTuple):
+    """By how much a method is better than another, over the runs that both have.
+
+    Runs of the same seed share their data, first weights and batches, so that they are compared
+    one by one.
+
+    Attributes:
+        by: mean of the differences.
+        error: its standard error; NaN if there are fewer than two runs.
+        wins: runs in which it is better.
+        runs: how many were compared.
+    """
+
+    by: float
+    error: float
+    wins: int
+    runs: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is better by more than two standard errors."""
+        return self.by > 2 * self.error
+
+    def text(self, digits: int) -> str:
+        """The lead in words; nothing where one run or none was compared."""
+        if self.runs < 2:
+            return ""
+        by = f"{self.by:+.{digits}f} ± {self.error:.{digits}f} (standard error)"
+        return f" ({by}, better in {self.wins} of {self.runs} runs)"
+
+
+def lead(best: Measured, other: Measured, sign: int = 1) -> Lead:
+    """Compare two methods run by run; one whose runs all diverged is behind.
+
+    Args:
+        best: the method that should be ahead.
+        other: another.
+        sign: 1 if more is better, -1 if less is.
+
+    Example:
+        >>> lead(Measured("A", [9.0, 9.2, 9.5]), Measured("B", [8.0, 8.2, 8.6])).text(2)
+        ' (+0.97 ± 0.03 (standard error), better in 3 of 3 runs)'
+    """
+    gains = [sign * (a - b) for a, b in zip(best.values, other.values, strict=False)]
+    mean, deviation, count = mean_std(gains)
+    if count:
+        error = deviation / math.sqrt(count)
+        return Lead(mean, error, sum(gain > 0 for gain in gains), count)
+    left, its_left = mean_std(best.values)[2], mean_std(other.values)[2]
+    if left and its_left:  # but no run of both
+        return Lead(math.nan, math.nan, 0, 0)
+    return Lead(math.inf if left else -math.inf, 0.0, 0, 0)
+
+
+def verdict(leads: Iterable[Lead]) -> str:
+    """Whether leads that the paper states are there: clearly, by their means only, or not.
+
+    Example:
+        >>> verdict([Lead(1.0, 0.1, 3, 3), Lead(1.0, 0.8, 2, 3)])
+        'reproduced in ordering only'
+    """
+    found = list(leads)
+    if not all(one.by > 0 for one in found):
+        return NOT_REPRODUCED
+    return REPRODUCED if all(one.clear for one in found) else ORDERING
+
+
 def ahead(
     text: str, best: Measured, others: Sequence[Measured], *, sign: int = 1, digits: int = 2
 ) -> Claim:
     """The claim that one method is above all others, or below them.
 
-    It is reproduced if the means differ by more than two standard errors, in ordering only if
-    they differ the right way by less.
+    It is reproduced if the method is better by more than two standard errors, in ordering only
+    if it is better by less.
 
     Args:
         text: what is measured.
@@ -119,7 +173,7 @@ def ahead(
         digits: of the numbers.
 
     Example:
-        >>> ahead("accuracy", Measured("A", [9.0, 9.1]), [Measured("B", [8.0, 8.1])]).verdict
+        >>> ahead("accuracy", Measured("A", [9.0, 9.1]), [Measured("B", [8.0, 8.2])]).verdict
         'reproduced'
     """
     relation = ">" if sign > 0 else "<"
@@ -128,35 +182,18 @@ def ahead(
     leads = {other.label: lead(best, other, sign) for other in others}
     if not leads:
         return Claim(text, paper, ours, NOT_MEASURED)
-    behind = [label for label, by in leads.items() if not by > 0]
-    close = [label for label, by in leads.items() if 0 < by <= 2]
-    if behind:
-        why = f"not ahead of {'; '.join(behind)}"
-        return Claim(text, paper, ours, NOT_REPRODUCED, why)
-    if close:
-        why = f"not shown to be two standard errors ahead of {'; '.join(close)}"
-        return Claim(text, paper, ours, ORDERING, why)
-    return Claim(text, paper, ours, REPRODUCED)
-
-
-def lead(best: Measured, other: Measured, sign: int) -> float:
-    """By how many standard errors a method is better; one whose runs all diverged is behind.
-
-    Example:
-        >>> round(lead(Measured("A", [9.0, 9.2]), Measured("B", [8.0, 8.2]), 1), 1)
-        7.1
-    """
-    mean, deviation, count = mean_std(best.values)
-    its_mean, its_deviation, its_count = mean_std(other.values)
-    if not count or not its_count:
-        return math.inf if count else -math.inf
-    difference = sign * (mean - its_mean)
-    if min(count, its_count) < 2:  # the error is not known
-        return math.copysign(1.0, difference) if difference else 0.0
-    error = math.sqrt(deviation**2 / count + its_deviation**2 / its_count)
-    if error:
-        return difference / error
-    return math.copysign(math.inf, difference) if difference else 0.0
+    found = verdict(leads.values())
+    reasons = {
+        NOT_REPRODUCED: "not ahead of",
+        ORDERING: "not shown to be two standard errors ahead of",
+    }
+    short = [
+        f"{label}{one.text(digits)}"
+        for label, one in leads.items()
+        if not (one.by > 0 if found == NOT_REPRODUCED else one.clear)
+    ]
+    why = f"{reasons[found]} {'; '.join(short)}" if short else ""
+    return Claim(text, paper, ours, found, why)
 
 
 def number(

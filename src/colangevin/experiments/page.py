@@ -25,6 +25,13 @@ What the paper states, and what this library finds. This page is written by
 `cola reproduce` makes; `cola reproduce list` names the experiments, their scales and times.
 Values are means over the runs ± one standard deviation. The wall-clock is that of all jobs of an
 experiment, added up; jobs run at once, one a processor.
+
+An ordering is *reproduced* if one method is better by more than two standard errors, and
+*reproduced in ordering only* if it is better by less, or in a run at a smaller scale than the
+paper's. Methods are compared run by run: runs of the same seed share data, first weights and
+batches. A number is *reproduced* if it is within two standard deviations of the paper's (a
+curvature: within a factor of 1.25) and the methods are ordered as in the paper, and *reproduced
+in ordering only* if just their order is the paper's.
 """
 
 CLAIM_COLUMNS = ["what", "paper", "ours", "scale", "wall-clock", "verdict", "why"]

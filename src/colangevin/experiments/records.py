@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -207,11 +207,25 @@ class Records(Mapping[str, Record]):
             >>> Records([record]).text("sgd", "accuracy", factor=100)
             '92.0 ± 2.8 (2 runs)'
         """
-        mean, deviation, count = self.mean_std(job, key)
-        runs = "1 run" if count == 1 else f"{count} runs"
-        if count < 2:
-            return f"{mean * factor:.{digits}f} ({runs})"
-        return f"{mean * factor:.{digits}f} ± {deviation * factor:.{digits}f} ({runs})"
+        return summary([factor * value for value in self[job].values(key)], digits)
+
+
+def summary(values: Sequence[float], digits: int) -> str:
+    """Mean ± standard deviation as text, with the number of runs; NaN for one that diverged.
+
+    Example:
+        >>> summary([90.0, 94.0], 1)
+        '92.0 ± 2.8 (2 runs)'
+        >>> summary([90.0, float("nan")], 1)
+        '90.0 (1 run, 1 diverged)'
+    """
+    mean, deviation, count = mean_std(values)
+    gone = len(values) - count
+    if not count:
+        return f"all {gone} runs diverged" if gone else "no runs"
+    spread = f" ± {deviation:.{digits}f}" if count > 1 else ""
+    note = f", {gone} diverged" if gone else ""
+    return f"{mean:.{digits}f}{spread} ({count} run{'s' if count > 1 else ''}{note})"
 
 
 def mean_std(values: Iterable[float]) -> tuple[float, float, int]:

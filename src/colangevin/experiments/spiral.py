@@ -19,6 +19,7 @@ from colangevin.constraints import Circle
 from colangevin.data import TWO_TURNS, Spiral
 from colangevin.ensemble import Ensemble
 from colangevin.experiments import ensembles
+from colangevin.experiments.comparing import Quantity
 from colangevin.experiments.experiment import Settings, seeds_of
 from colangevin.experiments.log import Log
 from colangevin.models import mlp
@@ -47,6 +48,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 """The paper's five methods: what differs between them."""
 
+ACCURACY = Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0)
+LOSS = Quantity("test_loss", "test loss", digits=3)
 HISTORY_POINTS = 50
 
 

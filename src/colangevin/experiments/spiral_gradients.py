@@ -10,10 +10,9 @@ from torch import Tensor
 
 from colangevin.diagnostics.boundary import section_gradients
 from colangevin.experiments import spiral
+from colangevin.experiments.comparing import Quantity, lead, verdict
 from colangevin.experiments.curves import COLORS
 from colangevin.experiments.experiment import (
-    NOT_REPRODUCED,
-    REPRODUCED,
     Claim,
     Experiment,
     Job,
@@ -21,7 +20,7 @@ from colangevin.experiments.experiment import (
     Table,
 )
 from colangevin.experiments.log import Log, pack, unpack
-from colangevin.experiments.records import Records
+from colangevin.experiments.records import Record, Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +31,10 @@ RADIUS_RUNS = 30
 EXTENT, GRID = 1.2, 1000
 SHOWN = 250
 """Points of a section that the record keeps."""
+SHARPEST = (
+    Quantity("largest_x", "largest gradient along y = 0", digits=1),
+    Quantity("largest_y", "largest gradient along x = 0", digits=1),
+)
 
 
 def jobs(settings: Settings) -> list[Job]:
@@ -117,33 +120,18 @@ def claims(records: Records) -> list[Claim]:
     """C-SGLD is less sharp than SGD; the radius controls the sharpness."""
     found = []
     if "sgd" in records and "c-sgld" in records:
-        for key, text in (("largest_x", "y = 0"), ("largest_y", "x = 0")):
-            ours = [records.mean_std(job, key)[0] for job in ("c-sgld", "sgd")]
-            found.append(
-                Claim(
-                    f"largest gradient along {text}, mean over runs",
-                    "C-SGLD < SGD",
-                    f"{records.text('c-sgld', key, 1)} against {records.text('sgd', key, 1)}",
-                    REPRODUCED if ours[0] < ours[1] else NOT_REPRODUCED,
-                )
-            )
-    radii = [job for job in records if _is_radius(job)]
+        found = [sharpest.ahead(records["c-sgld"], records["sgd"]) for sharpest in SHARPEST]
+    radii = [records[job] for job in records if _is_radius(job)]
     if len(radii) > 1:
-        means = [records.mean_std(job, "largest_x")[0] for job in radii]
-        rising = all(a < b for a, b in pairwise(means))
-        listed = ", ".join(
-            f"{records[job].settings['radii'][0]:g}: {records.text(job, 'largest_x', 1)}"
-            for job in radii
-        )
-        found.append(
-            Claim(
-                "largest gradient along y = 0 against r₀",
-                "grows with r₀",
-                listed,
-                REPRODUCED if rising else NOT_REPRODUCED,
-            )
-        )
+        found.append(_growth(radii))
     return found
+
+
+def _growth(records: list[Record]) -> Claim:
+    sharpest = SHARPEST[0]
+    leads = [lead(sharpest.of(b), sharpest.of(a)) for a, b in pairwise(records)]
+    listed = ", ".join(f"{r.settings['radii'][0]:g}: {sharpest.text(r)}" for r in records)
+    return Claim(f"{sharpest.label} against r₀", "grows with r₀", listed, verdict(leads))
 
 
 EXPERIMENT = Experiment(

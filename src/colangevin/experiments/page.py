@@ -29,9 +29,9 @@ experiment, added up; jobs run at once, one a processor.
 An ordering is *reproduced* if one method is better by more than two standard errors, and
 *reproduced in ordering only* if it is better by less, or in a run at a smaller scale than the
 paper's. Methods are compared run by run: runs of the same seed share data, first weights and
-batches. A number is *reproduced* if it is within two standard deviations of the paper's (a
-curvature: within a factor of 1.25) and the methods are ordered as in the paper, and *reproduced
-in ordering only* if just their order is the paper's.
+batches. A number is *reproduced* if it is within two standard deviations of the paper's and the
+methods are ordered as in the paper, a curvature if it is within a factor of 1.25; it is
+*reproduced in ordering only* if just the order is the paper's.
 """
 
 CLAIM_COLUMNS = ["what", "paper", "ours", "scale", "wall-clock", "verdict", "why"]

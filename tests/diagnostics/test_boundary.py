@@ -70,3 +70,16 @@ def test_slopes_of_predictions():
     p = torch.sigmoid(8 * x)
     assert torch.allclose(along_x, 8 * p * (1 - p), atol=1e-3)
     assert along_y.max() == 0
+
+
+def test_close_points_at_an_end_have_a_curvature_without_bound():
+    """Why the mean of (4.60) over a contour's points does not exist: it grows as distance⁻²."""
+
+    def at_the_end(distance):
+        angles = np.concatenate([[0.0, distance], 0.01 * np.arange(1, 20)])
+        return curvature(np.stack([np.cos(angles), np.sin(angles)], axis=1))[0]
+
+    found = [at_the_end(distance) for distance in (1e-4, 1e-5, 1e-6)]
+    assert found[0] > 100  # on a circle of curvature 1
+    assert found[1] / found[0] == pytest.approx(100, rel=0.05)
+    assert found[2] / found[1] == pytest.approx(100, rel=0.01)

@@ -19,7 +19,7 @@ NEAR = 1.25
 """A number within this factor of the paper's counts as the same number."""
 NOTE = (
     "Where a contour begins, ends or turns close to a point of the grid, its points almost "
-    "coincide and (4.60) gives about spacing / distance²: the share of points above a curvature c "
+    "coincide and (4.60) grows as 1 / distance²: the share of points above a curvature c "
     "falls as 1 / √c, also for a smooth boundary, and such a distribution has no mean. Means, "
     "standard deviations and largest values then depend on chance and on the number of runs; the "
     "tail index in the table (Hill's estimator from the runs' largest values) has to be above 1 "

@@ -304,3 +304,63 @@ def test_a_state_of_other_members_is_refused():
     with pytest.raises(ValueError, match="other constraints"):
         bound.load_state_dict(state)
     assert all(torch.equal(a, b) for a, b in zip(before, weights(bound), strict=True))
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_batches_may_have_any_layout(compile):
+    """A kernel is made for one layout; views of others must not be read as if they had it."""
+    found = []
+    for plain in (True, False):
+        ensemble = cl.Ensemble(linear, [1, 2, 3], lr=0.1, compile=compile)
+        for step in range(4):
+            inputs = POINTS[4 * step : 4 * step + 4].expand(3, -1, -1)
+            targets = TARGETS[4 * step : 4 * step + 4].mT.contiguous().mT.expand(3, -1, -1)
+            if step == 3:  # members last in memory
+                inputs = inputs.movedim(0, -1).contiguous().movedim(-1, 0)
+            batch = (inputs.contiguous(), targets.contiguous()) if plain else (inputs, targets)
+            losses = ensemble.step(mse, *batch)
+        found.append(torch.cat([losses, *(weight.flatten() for weight in weights(ensemble))]))
+    assert torch.equal(*found)
+
+
+def test_a_state_brings_its_options(tmp_path):
+    """What was set on the way counts, not what the new ensemble was made with."""
+    sizes = {"batch_size": 8, "every": 1, "checkpoint": tmp_path / "run.pt"}
+    whole = cl.Ensemble(linear, [1, 2], lr=[0.1, 0.2], momentum=0.5, compile=False)
+    whole.fit(mse, POINTS, TARGETS, epochs=1, batch_size=8)
+    whole.set(lr=torch.tensor([0.01, 0.02]), temperature=1e-3)
+    whole.fit(mse, POINTS, TARGETS, epochs=2, **sizes)
+    whole.fit(mse, POINTS, TARGETS, epochs=3, batch_size=8)
+    for options in ({"lr": 0.7, "momentum": 0.9, "compile": False}, {"compile": False}):
+        again = cl.Ensemble(linear, [1, 2], **options)
+        again.fit(mse, POINTS, TARGETS, epochs=3, **{**sizes, "checkpoint": _copy(sizes)})
+        assert all(map(torch.equal, weights(whole), weights(again)))
+
+
+def _copy(sizes):
+    copy = sizes["checkpoint"].with_name("copy.pt")
+    copy.write_bytes(sizes["checkpoint"].read_bytes())
+    return copy
+
+
+@pytest.mark.parametrize("change", [{"batch_size": 4}, {"per_member": True}])
+def test_a_checkpoint_of_other_batches_is_refused(tmp_path, change):
+    path = tmp_path / "run.pt"
+    cl.Ensemble(linear, [1, 2], lr=0.1).fit(
+        mse, POINTS, TARGETS, epochs=1, batch_size=8, checkpoint=path
+    )
+    fresh = cl.Ensemble(linear, [1, 2], lr=0.1)
+    with pytest.raises(ValueError, match=f"{next(iter(change))}="):
+        fresh.fit(
+            mse, POINTS, TARGETS, **{"epochs": 2, "batch_size": 8, "checkpoint": path, **change}
+        )
+    assert fresh.steps == 0
+
+
+def test_a_state_that_does_not_fit_leaves_the_options():
+    underdamped = cl.Ensemble(linear, [1, 2], lr=0.1, momentum=0.9)
+    underdamped.step(mse, POINTS[:4].expand(2, -1, -1), TARGETS[:4].expand(2, -1, -1))
+    other = cl.Ensemble(linear, [1, 2], {"weight": cl.Circle(9.0)}, lr=0.3, momentum=0.0)
+    with pytest.raises(ValueError, match="other names or shapes"):
+        other.load_state_dict(underdamped.state_dict())
+    assert other._options == {"lr": 0.3, "momentum": 0.0}

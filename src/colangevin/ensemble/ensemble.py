@@ -112,13 +112,16 @@ class Ensemble:
             raise TypeError(
                 f"unknown option {sorted(unknown)[0]!r}; there are {', '.join(OPTIONS)}"
             )
-        merged = {**self._options, **options}
-        own = spread(merged, len(self.seeds))
+        self._settle({**self._options, **options})
+
+    def _settle(self, options: dict[str, Any]) -> None:
+        """Take over all options, or raise before anything has been changed."""
+        own = spread(options, len(self.seeds))
         kept = [own[i] for i in self.active]
         first, later = moves_of(kept, True), moves_of(kept, False)
         if self.steps and later.overdamped != self._later.overdamped:
             raise ValueError("a training cannot go from overdamped to underdamped, or back")
-        self._options, self._first, self._later = merged, first, later
+        self._options, self._first, self._later = options, first, later
         if not later.overdamped and not self._store.momentum:
             for cell in self._cells:
                 self._store.momentum[cell.name] = torch.zeros_like(self._store.position[cell.name])
@@ -157,7 +160,7 @@ class Ensemble:
             self._cells,
             self._coupled,
             (seeds, self.steps),
-            (inputs, targets),
+            (inputs.contiguous(), targets.contiguous()),  # a kernel knows no other layout
         )
         self.steps += 1
         return losses
@@ -283,7 +286,9 @@ class Ensemble:
         return saving.pack(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where ``state_dict`` was taken, in an ensemble made in the same way.
+        """Go on where ``state_dict`` was taken, in an ensemble of the same seeds and rules.
+
+        As with ``torch.optim``, the options of the state replace those that were given.
 
         Raises:
             ValueError: if it is of other seeds, parameters or constraints; nothing is changed.

@@ -66,7 +66,8 @@ def fit(
         per_member: every member has its own data.
         metrics: functions of the ensemble that return a number a member that is left.
         every: epochs between two measurements and checkpoints.
-        checkpoint: a file; if it exists the training goes on from there.
+        checkpoint: a file; if it exists the training goes on from there, with the options of
+            the ensemble that wrote it.
         progress: show a bar (needs rich), or call this with the epochs done.
 
     Returns:
@@ -88,14 +89,14 @@ def fit(
     checks.count("epochs", epochs)
     checks.count("every", every)
     history = History()
+    sizes: dict[str, Any] = {"batch_size": batch_size, "per_member": per_member}
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
-        history = load(ensemble, path)
+        history = load(ensemble, path, sizes)
     with _bar(progress, epochs) as report:
         since: list[Tensor] = []
         while ensemble.epochs < epochs and ensemble.active:
-            sizes = {"batch_size": batch_size, "per_member": per_member}
-            since.append(ensemble.epoch(loss, inputs, targets, **sizes))  # type: ignore[arg-type]
+            since.append(ensemble.epoch(loss, inputs, targets, **sizes))
             report(ensemble.epochs)
             if ensemble.epochs % every and ensemble.epochs < epochs and ensemble.active:
                 continue
@@ -105,7 +106,7 @@ def fit(
             history.append(ensemble.epochs, row)
             since = []
             if path is not None:
-                save(ensemble, history, path)
+                save(ensemble, history, path, sizes)
     return history
 
 
@@ -116,11 +117,12 @@ def widen(ensemble: Ensemble, values: Tensor) -> Tensor:
     return wide
 
 
-def save(ensemble: Ensemble, history: History, path: Path) -> None:
+def save(ensemble: Ensemble, history: History, path: Path, sizes: Mapping[str, Any]) -> None:
     """Write a checkpoint in such a way that there is always a whole one."""
     temporary = path.with_name(path.name + ".part")
     saved = {
         "ensemble": ensemble.state_dict(),
+        "sizes": dict(sizes),
         "epochs": history.epochs,
         "values": {name: torch.stack(values) for name, values in history.values.items()},
     }
@@ -128,9 +130,16 @@ def save(ensemble: Ensemble, history: History, path: Path) -> None:
     os.replace(temporary, path)
 
 
-def load(ensemble: Ensemble, path: Path) -> History:
-    """Read a checkpoint into an ensemble and return its history."""
+def load(ensemble: Ensemble, path: Path, sizes: Mapping[str, Any]) -> History:
+    """Read a checkpoint into an ensemble and return its history.
+
+    Raises:
+        ValueError: if it is of other seeds, parameters, constraints or batches.
+    """
     saved: dict[str, Any] = torch.load(path, weights_only=True)
+    for name, value in sizes.items():
+        if saved["sizes"][name] != value:
+            raise ValueError(f"{path} was made with {name}={saved['sizes'][name]}, got {value}")
     ensemble.load_state_dict(saved["ensemble"])
     values = {name: list(tensor) for name, tensor in saved["values"].items()}
     return History(saved["epochs"], values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from colangevin.ensemble.removing import Removal, select
 
@@ -21,6 +22,7 @@ def pack(ensemble: Ensemble) -> dict[str, Any]:
         "removed": [tuple(removal) for removal in ensemble.removed],
         "steps": ensemble.steps,
         "epochs": ensemble.epochs,
+        "options": {name: _plain(value) for name, value in ensemble._options.items()},
         "random_state": ensemble._stepper.random_state.clone(),
         "random": ensemble._stepper.random,
         "store": {part: {n: t.clone() for n, t in named.items()} for part, named in parts.items()},
@@ -28,13 +30,31 @@ def pack(ensemble: Ensemble) -> dict[str, Any]:
     }
 
 
+def _plain(value: Any) -> Any:
+    """Numbers of the members as a list, which loads with ``weights_only``."""
+    several = isinstance(value, (list, tuple, range, Tensor))
+    return torch.as_tensor(value, dtype=torch.float64).tolist() if several else value
+
+
 def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
     """Check everything, then take it over."""
     if state["seeds"] != ensemble.seeds:
         raise ValueError(f"the state is of the seeds {state['seeds']}, not {ensemble.seeds}")
-    if len(ensemble.removed) > len(state["removed"]):
+    if not set(state["active"]) <= set(ensemble.active):
         raise ValueError("members were removed that the state has: load it into a new ensemble")
-    rows = [ensemble.active.index(i) for i in state["active"]]
+    before = ensemble._options
+    if state.get("options"):
+        ensemble._settle(state["options"])
+    try:
+        _check(ensemble, state)
+    except ValueError:
+        if before:
+            ensemble._settle(before)
+        raise
+    _take(ensemble, state)
+
+
+def _check(ensemble: Ensemble, state: dict[str, Any]) -> None:
     parts = ensemble._store.parts()
     for part, named in parts.items():
         saved = state["store"][part]
@@ -46,6 +66,10 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
     coupled_names = [set(coupled.state_dict()) for coupled in ensemble._coupled]
     if [set(saved) for saved in state["coupled"]] != coupled_names:
         raise ValueError("the state is of other constraints")
+
+
+def _take(ensemble: Ensemble, state: dict[str, Any]) -> None:
+    rows = [ensemble.active.index(i) for i in state["active"]]
     if len(rows) < len(ensemble.active):
         keep = torch.zeros(len(ensemble.active), dtype=torch.bool)
         keep[rows] = True

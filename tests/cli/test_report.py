@@ -185,6 +185,12 @@ def test_damaged_record_is_named_and_nothing_is_written(out):
     assert {path.suffix for path in (out / "walks").iterdir()} == {".json"}
 
 
+def test_record_without_what_the_table_needs_is_named(out):
+    """Whole as JSON, but not as a record of this experiment."""
+    edit(out / "walks" / "narrow.json", final={})
+    assert_one_line_error(invoke(out), str(out / "walks"), "damaged")
+
+
 def test_record_of_an_unknown_experiment_is_refused(out):
     for path in (out / "walks").iterdir():
         edit(path, experiment="swims")

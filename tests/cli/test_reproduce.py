@@ -204,6 +204,7 @@ def test_unknown_experiment_is_refused(tmp_path):
         (("--scale", "huge"), "unknown scale 'huge'; walks has smoke, laptop"),
         (("--runs", "0"), "runs must be at least 1, got 0"),
         (("--runs", "-3"), "runs must be at least 1, got -3"),
+        (("--runs", "501"), "runs must be at most 500, got 501"),
         (("--jobs", "0"), "jobs must be at least 1, got 0"),
         (("--seed", "-1"), "seed must lie between 0 and 1073741823, got -1"),
         (("--seed", str(2**30)), "seed must lie between"),

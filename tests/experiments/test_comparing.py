@@ -26,7 +26,7 @@ def test_runs_of_the_same_seed_are_compared_with_each_other():
     gains = [0.1, 0.2, 0.1]
     mean = sum(gains) / 3
     spread = math.sqrt(sum((gain - mean) ** 2 for gain in gains) / 2)
-    assert found == pytest.approx((mean, spread / math.sqrt(3), 3, 3))
+    assert found == pytest.approx((mean, spread / math.sqrt(3), 3, 3, 0))
     assert found.clear
     mixed = Measured("B", [75.0, 90.0, 60.0])
     assert not lead(best, mixed).clear
@@ -38,6 +38,17 @@ def test_a_single_run_shows_an_ordering_at_most():
     assert claim.why == "not shown to be two standard errors ahead of B"
     apart = lead(Measured("A", [math.nan, 9.0]), Measured("B", [1.0, math.nan]))
     assert verdict([apart]) == NOT_REPRODUCED
+
+
+def test_divergence_counts_against_a_method():
+    """Its runs that are left could be the lucky ones."""
+    some, all_there = Measured("A", [9.0, 9.1, math.nan]), Measured("B", [8.0, 8.2, 8.1])
+    claim = ahead("x", some, [all_there], digits=1)
+    assert claim.verdict == ORDERING
+    assert claim.why.endswith("better in 2 of 2 runs, diverged alone in 1)")
+    both = Measured("B", [8.0, 8.2, math.nan])
+    assert ahead("x", some, [both]).verdict == REPRODUCED
+    assert ahead("x", all_there, [some], sign=-1).verdict == REPRODUCED
 
 
 def test_the_reason_names_those_that_are_not_behind():

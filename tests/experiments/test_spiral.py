@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from colangevin.experiments import spiral
+from colangevin.errors import DivergenceWarning, RecordError
+from colangevin.experiments import ensembles, spiral, spiral_curvature
 from colangevin.experiments.experiment import seeds_of
 from colangevin.experiments.log import Log
 from colangevin.experiments.records import Records, read_records
@@ -111,3 +112,62 @@ def test_a_training_that_was_stopped_goes_on_exactly(tmp_path, job):
     assert parts.record.complete
     assert parts.record.history == whole.record.history
     assert parts.record.final == whole.record.final
+
+
+def test_damaged_networks_of_the_classifiers_are_named(out, tmp_path):
+    folder = tmp_path / "spiral-classifiers"
+    folder.mkdir()
+    whole = (out / "spiral-classifiers" / "sgd.weights.pt").read_bytes()
+    (folder / "sgd.weights.pt").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RecordError, match=r"sgd\.weights\.pt is damaged"):
+        reproduce(find("spiral-curvature"), "smoke", out=tmp_path, jobs=1)
+
+
+def test_examining_that_was_stopped_goes_on(tmp_path, monkeypatch):
+    """Every network is examined once, also where the process is another one."""
+    monkeypatch.setattr(ensembles, "SAVE_SECONDS", 0.0)
+    experiment = find("spiral-curvature")
+    job = experiment.jobs(experiment.settings("smoke", 4, 0))[0]
+    curvature, seen = spiral_curvature.boundary_curvature, []
+
+    def until_the_third(network, grid):
+        seen.append(network[0].weight[0, 0].item())
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return curvature(network, grid=grid)
+
+    monkeypatch.setattr(spiral_curvature, "boundary_curvature", until_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run(job, Log(job, tmp_path))
+    again = Log(job, tmp_path)
+    experiment.run(job, again)
+    assert len(seen) == 5 and len(set(seen)) == 4
+    assert seen[2] == seen[3]
+    monkeypatch.undo()
+    (tmp_path / "whole").mkdir()
+    whole = Log(job, tmp_path / "whole")
+    experiment.run(job, whole)
+    assert again.record.final == whole.record.final
+
+
+@pytest.mark.parametrize("name", ["spiral-curvature", "spiral-gradients"])
+def test_a_removed_member_keeps_its_place(tmp_path, monkeypatch, name):
+    experiment = find(name)
+    job = experiment.jobs(experiment.settings("smoke", 3, 0))[0]
+    prepared = spiral.make
+
+    def with_one_that_diverges(settings, seeds, radii, temperature):
+        ensemble = prepared(settings, seeds, radii, temperature)
+        ensemble._store.position["0.weight"][1] = torch.inf
+        return ensemble
+
+    monkeypatch.setattr(spiral, "make", with_one_that_diverges)
+    log = Log(job, tmp_path)
+    with pytest.warns(DivergenceWarning):
+        experiment.run(job, log)
+    final = log.record.final
+    assert [removal["member"] for removal in final["removed"]] == [1]
+    if name == "spiral-curvature":
+        assert len(final["curvature"]) == 3 and final["curvature"][1][0] == 0
+    else:
+        assert [value is None for value in final["largest_x"]] == [False, True, False]

@@ -86,7 +86,9 @@ def bench(
 @app.command()
 def reproduce(
     name: Annotated[str, typer.Argument(help="An experiment, or list to see what there is.")],
-    scale: Annotated[str, typer.Option(help="smoke, laptop or full.")] = "laptop",
+    scale: Annotated[
+        str, typer.Option(help="smoke, laptop, full, or another one that the list has.")
+    ] = "laptop",
     runs: Annotated[
         int | None, typer.Option(help="Runs of each method (default: the scale's number).")
     ] = None,

@@ -61,6 +61,9 @@ def _carry_out(plan: Plan, again: str, console: Console) -> int:
         with interrupt_flag() as interrupted:
             _announce(plan, console)
             complete = _run_with_progress(plan, console, interrupted)
+        if complete:
+            results = results_of(read_records(plan.directory))
+            written = write_report([results], plan.directory)
     except (OSError, DataError, RecordError) as error:  # another error is a mistake of the program
         complain("reproduce", error)
         return BAD_ARGUMENT
@@ -68,9 +71,8 @@ def _carry_out(plan: Plan, again: str, console: Console) -> int:
         console.print("Stopped; what is done is saved. Go on with", highlight=False)
         console.print(f"  {again}", soft_wrap=True, markup=False, highlight=False)
         return INTERRUPTED
-    results = results_of(read_records(plan.directory))
     print_results(results, console)
-    say_written(write_report([results], plan.directory), console)
+    say_written(written, console)
     return 0
 
 
@@ -118,7 +120,7 @@ class _Bars:
             self._started[job] = time.perf_counter()
         if done >= 1.0 > self._shares[job]:
             seconds = duration(time.perf_counter() - self._started[job])
-            self._progress.console.print(f"{job}: trained, {seconds}", highlight=False)
+            self._progress.console.print(f"{job}: done, {seconds}", highlight=False)
             self._progress.update(self._bars[job], visible=False)
         self._shares[job] = done
         self._progress.update(self._bars[job], completed=done)

@@ -69,11 +69,7 @@ def member_step(
     It returns what has changed, the gradients of the parameters that are not in ``cells``, and
     the loss before the step.
     """
-
-    def objective(position: Tensors, rest: Tensors, inputs: Any, targets: Any) -> Any:
-        buffers = {name: tensor.clone() for name, tensor in rest.items()}  # they may be changed
-        value = loss(functional_call(model, {**position, **buffers}, (inputs,)), targets)
-        return (value if penalty is None else value + penalty(position)), buffers
+    objective = _objective(model, loss, penalty)
 
     def step(
         parts: Mapping[str, Tensors],
@@ -108,6 +104,17 @@ def member_step(
         return changed, gradients, value.detach()
 
     return step
+
+
+def _objective(model: nn.Module, loss: Loss, penalty: Penalty | None) -> Callable[..., Any]:
+    """The loss of a member's tensors, and its buffers as the forward pass leaves them."""
+
+    def objective(position: Tensors, rest: Tensors, inputs: Any, targets: Any) -> Any:
+        buffers = {name: tensor.clone() for name, tensor in rest.items()}  # they may be changed
+        value = loss(functional_call(model, {**position, **buffers}, (inputs,)), targets)
+        return (value if penalty is None else value + penalty(position)), buffers
+
+    return objective
 
 
 def _batch(constraint: Constraint, tensor: Tensor) -> Tensor:

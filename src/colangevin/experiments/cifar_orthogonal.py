@@ -87,7 +87,7 @@ def run(job: Job, log: Log) -> None:
     if runs is None:
         return
     log.finish(
-        best_test_accuracy=[max(c) for c in zip(*log.record.series("test_accuracy"), strict=True)],
+        best_test_accuracy=training.extremes(log.record.series("test_accuracy"), max),
         violation=[violation(run.optimizer) for run in runs],
         diverged=training.divergences(runs),
     )

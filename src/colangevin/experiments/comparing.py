@@ -101,24 +101,27 @@ class Lead(NamedTuple):
         error: its standard error; NaN if there are fewer than two runs.
         wins: runs in which it is better.
         runs: how many were compared.
+        lost: runs in which it diverged and the other did not.
     """
 
     by: float
     error: float
     wins: int
     runs: int
+    lost: int = 0
 
     @property
     def clear(self) -> bool:
-        """Whether it is better by more than two standard errors."""
-        return self.by > 2 * self.error
+        """Whether it is better by more than two standard errors, and in no run diverged alone."""
+        return self.by > 2 * self.error and not self.lost
 
     def text(self, digits: int) -> str:
         """The lead in words; nothing where one run or none was compared."""
         if self.runs < 2:
             return ""
         by = f"{self.by:+.{digits}f} ± {self.error:.{digits}f} (standard error)"
-        return f" ({by}, better in {self.wins} of {self.runs} runs)"
+        lost = f", diverged alone in {self.lost}" if self.lost else ""
+        return f" ({by}, better in {self.wins} of {self.runs} runs{lost})"
 
 
 def lead(best: Measured, other: Measured, sign: int = 1) -> Lead:
@@ -133,14 +136,16 @@ def lead(best: Measured, other: Measured, sign: int = 1) -> Lead:
         >>> lead(Measured("A", [9.0, 9.2, 9.5]), Measured("B", [8.0, 8.2, 8.6])).text(2)
         ' (+0.97 ± 0.03 (standard error), better in 3 of 3 runs)'
     """
-    gains = [sign * (a - b) for a, b in zip(best.values, other.values, strict=False)]
+    pairs = list(zip(best.values, other.values, strict=False))
+    gains = [sign * (a - b) for a, b in pairs]
+    lost = sum(math.isfinite(b) and not math.isfinite(a) for a, b in pairs)
     mean, deviation, count = mean_std(gains)
     if count:
         error = deviation / math.sqrt(count)
-        return Lead(mean, error, sum(gain > 0 for gain in gains), count)
+        return Lead(mean, error, sum(gain > 0 for gain in gains), count, lost)
     left, its_left = mean_std(best.values)[2], mean_std(other.values)[2]
     if left and its_left:  # but no run of both
-        return Lead(math.nan, math.nan, 0, 0)
+        return Lead(math.nan, math.nan, 0, 0, lost)
     return Lead(math.inf if left else -math.inf, 0.0, 0, 0)
 
 

@@ -90,7 +90,7 @@ def claims(records: Records) -> list[Claim]:
 
 EXPERIMENT = Experiment(
     name=NAME,
-    title="o-CoLA-od with and without temperature on the four-turn spiral",
+    title="orthogonal weights with and without temperature on the four-turn spiral",
     source="figure 4.8 (paper: D2)",
     scales=SCALES,
     jobs=jobs,

@@ -160,6 +160,10 @@ class Experiment:
         return chosen if runs is None else {**chosen, "runs": runs}
 
 
+RUNS = 500
+"""How many runs there can be: a seed has 1,000 numbers for its runs and what belongs to them."""
+
+
 def seeds_of(settings: Settings) -> range:
     """The seeds of the runs.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from colangevin.experiments.comparing import Measured, ahead, number
 from colangevin.experiments.curves import COLORS, factor_of
-from colangevin.experiments.experiment import Claim, Table
+from colangevin.experiments.experiment import NOT_MEASURED, Claim, Table
 from colangevin.experiments.records import Record, Records
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def claims(records: Records) -> list[Claim]:
                 text, (value, spread), ours, ordered, digits=2 if sign > 0 else 3, why=why
             )
             found.append(claim)
-    return found + _orderings(records)
+    return found + _orderings(records) + _not_measured(records)
 
 
 def _ordered(records: Records, job: str, key: str, sign: int) -> bool:
@@ -142,6 +142,24 @@ def _ordered(records: Records, job: str, key: str, sign: int) -> bool:
     rivals = [name for name in records if not name.startswith(BEST)]
     others = [records.mean_std(name, key)[0] for name in rivals if name == job or job not in rivals]
     return all(sign * (ours - other) > 0 for other in others)
+
+
+def _not_measured(records: Records) -> list[Claim]:
+    """Cells of table 4.3 without a record; the scale grid has them."""
+    settings = [record.settings for record in records.values()]
+    there = {tuple(own.get(key) for key in ("lr", "momentum", "weight_decay")) for own in settings}
+    return [
+        Claim(
+            f"test accuracy, % and test loss of SGD-m, h = {cell[0]:g}, momentum {cell[1]:g}"
+            + (", WD 1e-4" if cell[2] else ""),
+            f"{accuracy:.2f}, {loss:g}",
+            "–",
+            NOT_MEASURED,
+            "the scale grid measures it",
+        )
+        for cell, (accuracy, loss) in TABLE.items()
+        if cell not in there
+    ]
 
 
 def _orderings(records: Records) -> list[Claim]:

@@ -6,7 +6,7 @@ import json
 import pickle
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -45,6 +45,7 @@ class Log:
         directory: where the record is; a job may keep files of its own there.
         data: data directory for the loaders, or None.
         checkpoint: the checkpoint's file.
+        loaded: the state that ``load`` has returned, or None.
 
     Example:
         >>> import tempfile
@@ -75,7 +76,9 @@ class Log:
         self._path = directory / f"{job.name}.json"
         self._order = order
         self._progress = progress
+        self.loaded: dict[str, Any] | None = None
         self._going = True
+        self._done = 0.0
         self._reported = -float("inf")
         self._begin(Record(job.experiment, job.name, order, plain_settings(job)))
 
@@ -126,6 +129,7 @@ class Log:
         if record.settings != plain_settings(self.job):
             raise RecordError(f"{self.checkpoint} belongs to a run with other settings")
         self._begin(record)
+        self.loaded = state
         return state
 
     def start(self) -> None:
@@ -136,12 +140,13 @@ class Log:
         """Tell which share of the job is done, in [0, 1]; return whether to go on.
 
         Where it returns False, the job saves and returns. It costs next to nothing: call it as
-        often as the job can stop.
+        often as the job can stop. The share that is shown does not go back.
         """
         now = time.perf_counter()
+        self._done = max(self._done, done)
         if self._going and (now - self._reported > REPORT_SECONDS or done >= 1.0):
             self._reported = now
-            self._going = self._progress(done)
+            self._going = self._progress(self._done)
         return self._going
 
     def finish(self, **final: Any) -> None:
@@ -149,6 +154,7 @@ class Log:
         self._begin(replace(self.record, final=plain(final), complete=True))
         write_text(self._path, self._record.to_json())
         self.checkpoint.unlink(missing_ok=True)
+        self.keep_going(1.0)
 
     def _begin(self, record: Record) -> None:
         started = record.started or datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -185,13 +191,22 @@ def read_checkpoint(path: Path) -> tuple[Record, dict[str, Any]]:
     Raises:
         RecordError: if the file is damaged.
     """
+    content = read_tensors(path, ("record", "state"))
+    return Record.from_json(content["record"], str(path)), content["state"]
+
+
+def read_tensors(path: Path, keys: Iterable[str]) -> dict[str, Any]:
+    """Read a file that ``torch.save`` wrote.
+
+    Raises:
+        RecordError: if the file is damaged, or has no such keys.
+    """
     try:
         content = torch.load(path, weights_only=True)
-        text, state = content["record"], content["state"]
+        return {key: content[key] for key in keys}
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, LookupError, TypeError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
-        raise RecordError(f"{path} is damaged: no checkpoint ({reason})") from None
-    return Record.from_json(text, str(path)), state
+        raise RecordError(f"{path} is damaged ({reason})") from None
 
 
 def versions() -> dict[str, Any]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from colangevin.errors import RecordError
 from colangevin.experiments.experiment import REPRODUCED, Claim, Experiment, Table
 from colangevin.experiments.records import Records, read_records
 from colangevin.experiments.registry import EXPERIMENTS, find
 from colangevin.experiments.writing import replacing, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DPI = 120
 
@@ -48,46 +53,79 @@ class Results:
     @cached_property
     def table(self) -> Table:
         """The experiment's table; without rows as long as no job is complete."""
-        return self.experiment.table(self.done) if self.done else Table(["method"], [])
+        with self._reading():
+            return self.experiment.table(self.done) if self.done else Table(["method"], [])
 
     @cached_property
     def claims(self) -> list[Claim]:
         """What the paper states, and what was found."""
-        claims = self.experiment.claims(self.done) if self.done else []
+        with self._reading():
+            claims = self.experiment.claims(self.done) if self.done else []
         scale = str(self.records.settings.get("scale", "unknown"))
         return [modest(claim, scale) for claim in claims]
+
+    def figures(self) -> dict[str, Figure]:
+        """The experiment's pictures by name; none as long as no job is complete."""
+        with self._reading():
+            return self.experiment.figures(self.done) if self.done else {}
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Say of a record that lacks something, or has it in another form, that it is damaged."""
+        try:
+            yield
+        except RecordError:
+            raise
+        except (LookupError, TypeError, ValueError) as error:
+            where = self.records.directory or self.experiment.name
+            reason = f"{type(error).__name__}: {error}"
+            raise RecordError(f"a record in {where} is damaged ({reason})") from error
 
     @property
     def scale(self) -> str:
         """The scale of the run and its runs, such as ``full, 100 runs, 10,000 epochs``."""
-        settings = self.records.settings
-        runs = settings.get("runs")
+        settings, runs = self.records.settings, self.runs
         counted = "" if runs is None else ", 1 run" if runs == 1 else f", {runs} runs"
         epochs = settings.get("epochs")
         length = f", {epochs:,} epochs" if isinstance(epochs, int) else ""
         return f"{settings.get('scale', 'unknown')}{counted}{length}"
 
     @property
+    def runs(self) -> int | None:
+        """The runs that were asked for; some jobs may have fewer."""
+        found = [record.settings.get("runs") for record in self.records.values()]
+        return max((runs for runs in found if isinstance(runs, int)), default=None)
+
+    def _planned(self, scale: str) -> list[str]:
+        """Names of the jobs of a scale, with the runs and the seed of the records."""
+        settings = self.experiment.settings(scale, self.runs, self.records.settings.get("seed", 0))
+        return [job.name for job in self.experiment.jobs(settings)]
+
+    @property
+    def asked(self) -> str:
+        """The scale that was asked for: the one that has all jobs of the records."""
+        recorded = str(self.records.settings.get("scale", "laptop"))
+        for scale, settings in self.experiment.scales.items():
+            if settings.get("scale", scale) == recorded and not (
+                set(self.records) - set(self._planned(scale))
+            ):
+                return scale
+        return recorded
+
+    @property
     def missing(self) -> list[str]:
         """Jobs that are not complete, or have no record at all."""
-        settings = self.records.settings
-        scale, runs, seed = (settings.get(key) for key in ("scale", "runs", "seed"))
-        names = list(self.records)
-        if isinstance(scale, str) and scale in self.experiment.scales and isinstance(seed, int):
-            planned = self.experiment.jobs(self.experiment.settings(scale, runs, seed))
-            names = list(dict.fromkeys([*(job.name for job in planned), *names]))
+        planned = self._planned(self.asked) if self.asked in self.experiment.scales else []
+        names = dict.fromkeys([*planned, *self.records])
         return [name for name in names if name not in self.done]
 
     @property
     def command(self) -> str:
         """The command that makes these records."""
-        settings = self.records.settings
-        scale = settings.get("scale", "laptop")
-        words = ["cola", "reproduce", self.experiment.name, "--scale", scale]
-        usual = self.experiment.scales.get(scale, {}).get("runs")
-        if settings.get("runs") not in (None, usual):
-            words += ["--runs", str(settings["runs"])]
-        words += ["--seed", str(settings.get("seed", 0))]
+        words = ["cola", "reproduce", self.experiment.name, "--scale", self.asked]
+        if self.runs not in (None, self.experiment.scales.get(self.asked, {}).get("runs")):
+            words += ["--runs", str(self.runs)]
+        words += ["--seed", str(self.records.settings.get("seed", 0))]
         return " ".join(words + (["--data", "DIR"] if self.experiment.data else []))
 
 
@@ -125,8 +163,7 @@ def write_files(results: Results, directory: Path) -> tuple[list[Path], Path]:
         The pictures' paths, in the experiment's order, and the table's.
     """
     pictures = []
-    figures = results.experiment.figures(results.done) if results.done else {}
-    for name, figure in figures.items():
+    for name, figure in results.figures().items():
         pictures.append(directory / f"{name}.png")
         with replacing(pictures[-1]) as file:
             about = {"Software": None}  # the same picture again has the same bytes

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from colangevin import checks, machine
 from colangevin.errors import RecordError
 from colangevin.experiments import datasets
-from colangevin.experiments.experiment import Experiment, Job
+from colangevin.experiments.experiment import RUNS, Experiment, Job
 from colangevin.experiments.log import Log, checkpoint_path, plain_settings, read_checkpoint
 from colangevin.experiments.records import Record, Records, read_record, read_records
 from colangevin.experiments.workers import KeepGoing, processors, run_queue
@@ -80,6 +80,8 @@ def prepare(
     """
     if runs is not None:
         checks.count("runs", runs)
+        if runs > RUNS:
+            raise ValueError(f"runs must be at most {RUNS}, got {runs}; other seeds give more")
     if not 0 <= seed < SEEDS:
         raise ValueError(f"seed must lie between 0 and {SEEDS - 1}, got {seed}")
     settings = experiment.settings(scale, runs, seed)

@@ -7,7 +7,8 @@ Every run draws its own data, weights, batches and noise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,8 @@ from colangevin.ensemble import Ensemble
 from colangevin.experiments import ensembles
 from colangevin.experiments.comparing import Quantity
 from colangevin.experiments.experiment import Settings, seeds_of
-from colangevin.experiments.log import Log
+from colangevin.experiments.log import Log, read_tensors
+from colangevin.experiments.writing import replacing
 from colangevin.models import mlp
 
 PAPER: dict[str, Any] = {
@@ -165,22 +167,49 @@ def trained(log: Log, radii: Any, temperature: Any) -> tuple[Ensemble, Points] |
     points = draw_points(settings, seeds)
     ensemble = make(settings, seeds, radii, temperature)
     if load_weights(ensemble, settings, log.directory.parent / "spiral-classifiers", log.job.name):
+        log.load()  # what was examined, and the time that it took
         return ensemble, points
     return (ensemble, points) if train(ensemble, settings, points, log) else None
+
+
+def examined(
+    ensemble: Ensemble, log: Log, examine: Callable[[nn.Module], list[float]]
+) -> list[list[float]] | None:
+    """What a function finds in every network that is left, saved now and then.
+
+    Returns:
+        None if the user wanted an end.
+    """
+    found = list((log.loaded or {}).get("examined", []))
+    last = time.perf_counter()
+    for index in ensemble.active[len(found) :]:
+        found.append(examine(ensemble.member(index)))
+        going = log.keep_going(min(0.999, len(found) / len(ensemble)))
+        if not going or time.perf_counter() - last > ensembles.SAVE_SECONDS:
+            log.save({"ensemble": ensemble.state_dict(), "examined": found})
+            last = time.perf_counter()
+        if not going:
+            return None
+    return found
 
 
 def save_weights(ensemble: Ensemble, settings: Settings, directory: Path, job: str) -> None:
     """Keep the trained networks for experiments that look at them."""
     content = {"settings": _plain(settings), "ensemble": ensemble.state_dict()}
-    torch.save(content, directory / f"{job}.weights.pt")
+    with replacing(directory / f"{job}.weights.pt") as file:
+        torch.save(content, file)
 
 
 def load_weights(ensemble: Ensemble, settings: Settings, directory: Path, job: str) -> bool:
-    """Take over networks that were trained with the same settings; False if there are none."""
+    """Take over networks that were trained with the same settings; False if there are none.
+
+    Raises:
+        RecordError: if their file is damaged.
+    """
     path = directory / f"{job}.weights.pt"
     if not path.exists():
         return False
-    content = torch.load(path, weights_only=True)
+    content = read_tensors(path, ("settings", "ensemble"))
     if content["settings"] != _plain(settings):
         return False
     ensemble.load_state_dict(content["ensemble"])

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from colangevin.diagnostics.boundary import Curvature, boundary_curvature
+from colangevin.diagnostics.boundary import NONE, boundary_curvature
 from colangevin.ensemble import Ensemble
-from colangevin.experiments import curvature_table, spiral
+from colangevin.experiments import curvature_table, ensembles, spiral
 from colangevin.experiments.curvature_table import cells, runs_of, total
 from colangevin.experiments.experiment import Claim, Experiment, Job, Settings, Table
 from colangevin.experiments.log import Log
@@ -41,19 +41,17 @@ def run(job: Job, log: Log) -> None:
         return
     found = curvatures(ready[0], settings, log)
     if found is not None:
-        log.finish(curvature=[list(part) for part in found])
+        log.finish(curvature=found, removed=ensembles.removals(ready[0]))
 
 
-def curvatures(ensemble: Ensemble, settings: Settings, log: Log) -> list[Curvature] | None:
-    """The curvature of every network; None if the user wanted an end."""
+def curvatures(ensemble: Ensemble, settings: Settings, log: Log) -> list[list[float]] | None:
+    """The curvature of every network, without points for a removed one; None to make an end."""
     grid = 1000 if settings["scale"] != "smoke" else 100
-    found = []
-    for network in spiral.networks(ensemble):
-        found.append(boundary_curvature(network, grid=grid))
-        if not log.keep_going(0.999):
-            log.save({"ensemble": ensemble.state_dict()})
-            return None
-    return found
+    found = spiral.examined(ensemble, log, lambda net: list(boundary_curvature(net, grid=grid)))
+    if found is None:
+        return None
+    by_member = dict(zip(ensemble.active, found, strict=True))
+    return [by_member.get(member, list(NONE)) for member in range(len(ensemble.seeds))]
 
 
 def figures(records: Records) -> dict[str, Figure]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from colangevin.diagnostics.boundary import section_gradients
-from colangevin.experiments import spiral
+from colangevin.experiments import ensembles, spiral
 from colangevin.experiments.comparing import Quantity, lead, verdict
 from colangevin.experiments.curves import COLORS
 from colangevin.experiments.experiment import (
@@ -63,13 +63,14 @@ def run(job: Job, log: Log) -> None:
     ready = spiral.trained(log, settings.get("radii"), settings.get("temperature", 0.0))
     if ready is None:
         return
-    sections = [section_gradients(net, EXTENT, GRID) for net in spiral.networks(ready[0])]
-    final: dict[str, Any] = {}
+    ensemble = ready[0]
+    sections = [section_gradients(net, EXTENT, GRID) for net in spiral.networks(ensemble)]
+    final: dict[str, Any] = {"removed": ensembles.removals(ensemble)}
     for name, slopes in zip(("x", "y"), zip(*sections, strict=True), strict=True):
         stacked = torch.stack(slopes)
         final[f"mean_{name}"] = pack(_thinned(stacked.mean(dim=0)))
-        final[f"average_{name}"] = stacked.mean(dim=1).tolist()
-        final[f"largest_{name}"] = stacked.amax(dim=1).tolist()
+        final[f"average_{name}"] = ensembles.everyone(ensemble, stacked.mean(dim=1))
+        final[f"largest_{name}"] = ensembles.everyone(ensemble, stacked.amax(dim=1))
     log.finish(**final)
 
 

@@ -9,8 +9,6 @@ import numpy as np
 from colangevin.experiments import curvature_table, ensembles, spiral
 from colangevin.experiments.curvature_table import cells, runs_of, total, typical
 from colangevin.experiments.experiment import (
-    NOT_REPRODUCED,
-    REPRODUCED,
     Claim,
     Experiment,
     Job,
@@ -70,7 +68,7 @@ def run(job: Job, log: Log) -> None:
     measured = spiral.measure(ensemble, points)
     log.finish(
         **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
-        curvature=[list(part) for part in found],
+        curvature=found,
         removed=ensembles.removals(ensemble),
     )
 
@@ -120,22 +118,9 @@ def claims(records: Records) -> list[Claim]:
     if BEST in by:
         others = [record for tau, record in by.items() if tau != BEST]
         found.append(spiral.ACCURACY.ahead(by[BEST], *others))
-    means = {tau: total(runs_of(record)).mean for tau, record in by.items()}
-    medians = {tau: typical(record) for tau, record in by.items()}
-    found.append(_least("lowest mean curvature", means))
-    found.append(_least("lowest median of the runs' mean curvatures", medians))
+        found.append(curvature_table.least(by[BEST], others))
     paper = {record.job: PAPER[tau] for tau, record in by.items()}
     return found + curvature_table.claims(records, paper)
-
-
-def _least(name: str, values: dict[float, float]) -> Claim:
-    least = min(values, key=lambda tau: values[tau])
-    listed = ", ".join(f"{tau:g}: {value:.3g}" for tau, value in values.items())
-    ours = f"at τ = {least:g} ({listed})"
-    if least == BEST:
-        return Claim(name, f"at τ = {BEST:g}", ours, REPRODUCED)
-    why = f"they lie between {min(values.values()):.3g} and {max(values.values()):.3g}"
-    return Claim(name, f"at τ = {BEST:g}", ours, NOT_REPRODUCED, why)
 
 
 EXPERIMENT = Experiment(

@@ -214,6 +214,17 @@ def _note(epoch: float, runs: Sequence[Run], log: Log) -> None:
     log.append(epoch=int(epoch) if epoch == int(epoch) else epoch, **columns)
 
 
+def extremes(series: Sequence[Sequence[float]], choose: Callable[..., float]) -> list[float]:
+    """The least or the largest of each run's measurements; NaN for one that diverged.
+
+    Example:
+        >>> extremes([[1.0, 2.0], [0.5, math.nan]], min)
+        [0.5, nan]
+    """
+    runs = zip(*series, strict=True)
+    return [choose(run) if all(map(math.isfinite, run)) else math.nan for run in runs]
+
+
 def divergences(runs: Sequence[Run]) -> list[dict[str, int]]:
     """The runs that diverged and when, for a record.
 

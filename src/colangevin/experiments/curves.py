@@ -1,4 +1,4 @@
-"""Curves over epochs: mean over the runs, with their range."""
+"""Curves over epochs: mean over the runs, with two standard errors on either side."""
 
 from __future__ import annotations
 
@@ -25,6 +25,44 @@ def factor_of(key: str) -> float:
         (100.0, 1.0)
     """
     return 100.0 if key.endswith("accuracy") else 1.0
+
+
+def mean_error(values: Any) -> tuple[Any, Any]:
+    """Mean and two standard errors over the last dimension, without runs that diverged.
+
+    Example:
+        >>> mean, error = mean_error(np.array([[1.0, 3.0, np.nan], [5.0, np.nan, np.nan]]))
+        >>> mean, error
+        (array([2., 5.]), array([2., 0.]))
+    """
+    found = np.ma.masked_invalid(values)
+    count = found.count(axis=-1)
+    square = np.square(found - found.mean(axis=-1, keepdims=True)).sum(axis=-1)
+    error = 2 * np.sqrt(square / np.maximum(count - 1, 1) / np.maximum(count, 1))
+    return found.mean(axis=-1).filled(np.nan), np.ma.filled(error, np.nan)
+
+
+def band(axis: Any, epochs: Sequence[float], values: Any, *, color: Any, **line: Any) -> None:
+    """Draw a mean over the runs, and a band of two standard errors on either side of it.
+
+    Args:
+        axis: of matplotlib.
+        epochs: times.
+        values: [times, runs], NaN where a run has diverged.
+        color: of line and band.
+        **line: what ``plot`` takes.
+    """
+    mean, error = mean_error(values)
+    axis.plot(epochs, mean, color=color, **line)
+    if np.shape(values)[-1] > 1:
+        low, high = mean - error, mean + error
+        axis.fill_between(epochs, low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def say_bands(figure: Figure) -> None:
+    """Write above a figure what its curves, bands and bars are."""
+    text = "mean over the runs; bands and bars: two standard errors"
+    figure.suptitle(text, fontsize="small", color="gray")
 
 
 def draw_curves(
@@ -64,17 +102,12 @@ def draw_curves(
             axis.grid(alpha=0.3)
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             axis.legend()
+    say_bands(figure)
     return figure
 
 
 def _curve(axis: Any, record: Record, key: str, color: str, style: Any) -> None:
-    factor = factor_of(key)
-    epochs = record.history["epoch"]
-    values = factor * np.ma.masked_invalid(np.array(record.series(key)))
-    mark = "o" if len(epochs) < 25 else ""
-    name = record.settings["label"]
-    line = {"color": color, "linestyle": style, "marker": mark, "markersize": 3}
-    axis.plot(epochs, values.mean(axis=1), label=name, **line)
-    if values.shape[1] > 1:
-        low, high = values.min(axis=1), values.max(axis=1)
-        axis.fill_between(epochs, low, high, color=color, alpha=0.2, linewidth=0)
+    epochs, label = record.history["epoch"], record.settings["label"]
+    values = factor_of(key) * np.array(record.series(key))
+    mark = {"marker": "o" if len(epochs) < 25 else "", "markersize": 3}
+    band(axis, epochs, values, color=color, label=label, linestyle=style, **mark)

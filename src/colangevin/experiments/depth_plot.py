@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from colangevin.experiments.comparing import Measured
+from colangevin.experiments.curves import band, mean_error, say_bands
 from colangevin.experiments.records import Record
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def draw_panels(panels: Mapping[str, Mapping[str, Record]], columns: int) -> Fig
 def draw_curves(
     panels: Mapping[str, Mapping[str, tuple[Sequence[int], Any]]], columns: int
 ) -> Figure:
-    """Mean over the runs with a standard deviation on either side, a panel a title.
+    """Mean over the runs with two standard errors on either side, a panel a title.
 
     Args:
         panels: by title, and then by label: epochs, and accuracies [times, runs].
@@ -47,14 +47,13 @@ def draw_curves(
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
         shades = colormaps["viridis"](np.linspace(0, 0.92, max(2, len(curves))))
         for color, (label, (epochs, values)) in zip(shades, curves.items(), strict=False):
-            mean, spread = _mean_std(values)
-            axis.plot(epochs, mean, color=color, label=label)
-            axis.fill_between(epochs, mean - spread, mean + spread, color=color, alpha=0.1)
+            band(axis, epochs, values, color=color, label=label)
         axis.set(title=title, xlabel="epoch", ylim=(40, 102))
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small", ncols=2 if len(curves) > 4 else 1)
     for row in axes:
         row[0].set_ylabel("test accuracy, %")
+    say_bands(figure)
     return figure
 
 
@@ -76,13 +75,14 @@ def draw_depths(found: Mapping[str, Mapping[int, Measured]]) -> Figure:
     axis = figure.subplots()
     for shift, (label, by_depth) in enumerate(found.items()):
         values = np.array([measured.values for measured in by_depth.values()]).T
-        mean, spread = _mean_std(values.T)
+        mean, error = mean_error(values.T)
         places = np.array(list(by_depth)) + 0.06 * (shift - 1.5)
-        axis.errorbar(places, mean, spread, fmt="o-", capsize=3, label=label)
+        axis.errorbar(places, mean, error, fmt="o-", capsize=3, label=label)
     axis.set(xlabel="hidden layers", ylabel="test accuracy, %", ylim=(40, 102))
     axis.set_xticks(sorted({depth for by_depth in found.values() for depth in by_depth}))
     axis.grid(alpha=0.3)
     axis.legend()
+    say_bands(figure)
     return figure
 
 
@@ -96,24 +96,18 @@ def draw_grid(
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=True):
         for shift, (label, measured) in enumerate(curves.items()):
-            mean, spread = _mean_std(np.array([one.values for one in measured]))
+            mean, error = mean_error(np.array([one.values for one in measured]))
             places = np.arange(len(measured)) + 0.05 * (shift - 1)
             if len(measured) == 1:  # a method with one step size
-                axis.axhspan(mean[0] - spread[0], mean[0] + spread[0], color="gray", alpha=0.2)
+                axis.axhspan(mean[0] - error[0], mean[0] + error[0], color="gray", alpha=0.2)
                 axis.axhline(mean[0], color="black", label=label)
             else:
-                axis.errorbar(places, mean, spread, fmt="o-", capsize=3, label=label)
+                axis.errorbar(places, mean, error, fmt="o-", capsize=3, label=label)
         axis.set(title=title, xlabel="step size h", xticks=range(len(steps)), ylim=(40, 102))
         axis.set_xticklabels(steps)
         axis.set_xlim(-0.3, len(steps) - 0.7)
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
     axes[0, 0].set_ylabel("test accuracy, %")
+    say_bands(figure)
     return figure
-
-
-def _mean_std(values: Any) -> tuple[Any, Any]:
-    """Over the last dimension, without the runs that diverged."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # all runs diverged: NaN
-        return np.nanmean(values, axis=-1), np.nanstd(values, axis=-1)

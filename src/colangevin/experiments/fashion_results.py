@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colangevin.experiments.comparing import Measured, ahead, number
-from colangevin.experiments.curves import COLORS, factor_of
+from colangevin.experiments.curves import COLORS, band, factor_of, say_bands
 from colangevin.experiments.experiment import NOT_MEASURED, Claim, Table
 from colangevin.experiments.records import Record, Records
 
@@ -57,7 +57,7 @@ LABELS = {
 
 
 def draw(records: Records, keys: tuple[str, str]) -> Figure:
-    """Two quantities over time, mean over the runs with a standard deviation on either side."""
+    """Two quantities over time, mean over the runs with two standard errors on either side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
@@ -67,15 +67,14 @@ def draw(records: Records, keys: tuple[str, str]) -> Figure:
         for color, record in zip(COLORS, shown, strict=False):
             epochs = record.history["epoch"][1:]  # without the untrained network
             values = factor_of(key) * np.array(record.series(key)[1:])
-            mean, spread = np.nanmean(values, axis=1), np.nanstd(values, axis=1)
-            axis.plot(epochs, mean, color=color, label=record.settings["label"])
-            axis.fill_between(epochs, mean - spread, mean + spread, color=color, alpha=0.2)
+            band(axis, epochs, values, color=color, label=record.settings["label"])
         axis.set(xlabel="epoch", ylabel=LABELS[key])
         axis.grid(alpha=0.3)
     if "largest_output_weight" in keys:
         axes[0].set_yscale("log")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    say_bands(figure)
     return figure
 
 

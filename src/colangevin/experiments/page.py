@@ -23,7 +23,8 @@ INTRODUCTION = """# Reproduction
 What the paper states, and what this library finds. This page is written by
 `cola report {directory} --page {page}` from the records of the runs, which
 `cola reproduce` makes; `cola reproduce list` names the experiments, their scales and times.
-Values are means over the runs ± one standard deviation. The wall-clock is that of all jobs of an
+Values are means over the runs ± one standard deviation; bands and bars in the pictures are two
+standard errors. The wall-clock is that of all jobs of an
 experiment, added up; jobs run at once, one a processor.
 
 An ordering is *reproduced* if one method is better by more than two standard errors, and

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colangevin.experiments.curves import COLORS, factor_of
+from colangevin.experiments.curves import COLORS, band, factor_of, say_bands
 from colangevin.experiments.log import unpack
 from colangevin.experiments.records import Records
 
@@ -60,13 +60,11 @@ def draw_curves(records: Records) -> Figure:
     for axis, (key, label) in zip(figure.subplots(1, 2), CURVES.items(), strict=True):
         factor = factor_of(key)
         for color, record in zip(COLORS, records.values(), strict=False):
-            epochs = record.history["epoch"]
             values = factor * np.array(record.series(key))
-            mean = np.nanmean(values, axis=1)
-            error = 2 * np.nanstd(values, axis=1) / np.sqrt(values.shape[1])
-            axis.plot(epochs, mean, color=color, label=record.settings["label"])
-            axis.fill_between(epochs, mean - error, mean + error, color=color, alpha=0.2)
+            epochs, name = record.history["epoch"], record.settings["label"]
+            band(axis, epochs, values, color=color, label=name)
         axis.set(xlabel="epoch", ylabel=label)
         axis.grid(alpha=0.3)
         axis.legend()
+    say_bands(figure)
     return figure

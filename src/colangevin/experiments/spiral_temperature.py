@@ -8,6 +8,7 @@ import numpy as np
 
 from colangevin.experiments import curvature_table, ensembles, spiral
 from colangevin.experiments.curvature_table import cells, runs_of, total, typical
+from colangevin.experiments.curves import mean_error, say_bands
 from colangevin.experiments.experiment import (
     Claim,
     Experiment,
@@ -81,9 +82,8 @@ def figures(records: Records) -> dict[str, Figure]:
     left, right = figure.subplots(1, 2)
     places = range(len(records))
     labels = [f"{record.settings['temperature']:g}" for record in records.values()]
-    values = [100 * np.array(record.values("test_accuracy")) for record in records.values()]
-    errors = [2 * v.std() / np.sqrt(len(v)) for v in values]
-    left.errorbar(places, [v.mean() for v in values], errors, fmt="o-", capsize=3)
+    values = np.array([spiral.ACCURACY.of(record).values for record in records.values()])
+    left.errorbar(places, *mean_error(values), fmt="o-", capsize=3)
     left.set(ylabel="test accuracy, %")
     means = [total(runs_of(record)).mean for record in records.values()]
     right.plot(places, means, "o-", label="mean of all points")
@@ -97,6 +97,7 @@ def figures(records: Records) -> dict[str, Figure]:
         axis.set(xlabel="temperature", xticks=list(places))
         axis.set_xticklabels(labels)
         axis.grid(alpha=0.3)
+    say_bands(figure)
     return {"temperature": figure, "curves": draw_curves(records)}
 
 

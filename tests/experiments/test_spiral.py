@@ -10,7 +10,7 @@ from colangevin.errors import DivergenceWarning, RecordError
 from colangevin.experiments import ensembles, spiral, spiral_curvature
 from colangevin.experiments.experiment import seeds_of
 from colangevin.experiments.log import Log
-from colangevin.experiments.records import Records, read_records
+from colangevin.experiments.records import Record, Records, read_records
 from colangevin.experiments.registry import find
 from colangevin.experiments.running import reproduce
 
@@ -171,3 +171,36 @@ def test_a_removed_member_keeps_its_place(tmp_path, monkeypatch, name):
         assert len(final["curvature"]) == 3 and final["curvature"][1][0] == 0
     else:
         assert [value is None for value in final["largest_x"]] == [False, True, False]
+
+
+def test_runs_can_share_a_few_sets_of_data():
+    settings = {**spiral.SCALES["smoke"], "draws": 2}
+    shared, own = spiral.draw_points(settings, [5, 6, 7]), spiral.draw_points(settings, [5, 6])
+    assert torch.equal(shared.train_inputs, own.train_inputs[[0, 1, 0]])
+    assert torch.equal(shared.test_labels, own.test_labels[[0, 1, 0]])
+
+
+def test_the_scale_draws_keeps_the_jobs_of_full_and_explains_a_claim():
+    experiment = find("spiral-classifiers")
+    full = experiment.jobs(experiment.settings("full", None, 0))
+    jobs = experiment.jobs(experiment.settings("draws", 4, 0))
+    assert [job.name for job in jobs[:5]] == [job.name for job in full]
+    assert experiment.jobs(experiment.settings("draws", None, 0))[:5] == full
+    accuracy = {"sgd": [0.5, 0.5, 0.5, 0.5], "c-sgd": [0.6, 0.4, 0.61, 0.41]}
+    records = Records(
+        Record(
+            experiment.name,
+            job.name,
+            order,
+            {**job.settings, "draws": 2} if "draws" in job.settings else dict(job.settings),
+            final={"test_accuracy": values, "test_loss": [1 - value for value in values]},
+        )
+        for order, job in enumerate(jobs)
+        for values in [accuracy.get(job.name.removeprefix("draws-"))]
+        if values
+    )
+    claim = experiment.claims(records)[0]
+    assert claim.verdict == "reproduced in ordering only"
+    assert claim.why.endswith(
+        "of 2 sets of data with 2 runs each it is ahead by two standard errors in 1, behind in 1"
+    )

@@ -7,6 +7,7 @@ Every run draws its own data, weights, batches and noise.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -70,7 +71,8 @@ def draw_points(
     """The data of every run.
 
     Args:
-        settings: ``train_points`` and ``test_points``.
+        settings: ``train_points`` and ``test_points``; with ``draws``, there are only as many
+            sets of data, which the runs use in turn.
         seeds: one a run.
         spiral: where the points lie.
         stream: tells apart what one seed draws for different experiments.
@@ -80,7 +82,7 @@ def draw_points(
         torch.Size([2, 100, 2])
     """
     parts: list[list[Tensor]] = [[], [], [], []]
-    for seed in seeds:
+    for seed in itertools.islice(itertools.cycle(seeds[: settings.get("draws")]), len(seeds)):
         generator = torch.Generator().manual_seed((seed * 2654435761 + stream) % 2**32)
         train = spiral.sample(settings["train_points"], generator=generator)
         test = spiral.sample(settings["test_points"], generator=generator)

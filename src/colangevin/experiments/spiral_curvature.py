@@ -105,5 +105,5 @@ EXPERIMENT = Experiment(
     claims=claims,
     note="The networks of spiral-classifiers where they are in the same output directory. "
     + curvature_table.NOTE,
-    times={"smoke": "5 s", "laptop": "1 min", "full": "10 min"},
+    times={"smoke": "5 s", "laptop": "1 min", "full": "12 min"},
 )

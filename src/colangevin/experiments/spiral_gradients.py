@@ -149,5 +149,5 @@ EXPERIMENT = Experiment(
         "The networks of spiral-classifiers where they are in the same output directory; "
         f"at most {RADIUS_RUNS} runs a radius."
     ),
-    times={"smoke": "9 s", "laptop": "4 min", "full": "15 min"},
+    times={"smoke": "9 s", "laptop": "4 min", "full": "40 min"},
 )

@@ -93,3 +93,23 @@ def test_claims_of_figure_4_are_for_more_than_three_hidden_layers():
     found = depth_orthogonal.claims(records)
     assert [claim.verdict for claim in found] == [NOT_REPRODUCED, REPRODUCED]
     assert "5 hidden layers" in found[1].text
+
+
+@pytest.mark.parametrize(
+    ("strong", "expected"),
+    [
+        ([0.5, 0.5, 0.8, 0.9], REPRODUCED),  # two runs with h = 0.1, two with h = 0.05
+        ([None, None, 0.8, 0.9], REPRODUCED),
+        ([0.5, 0.7, 0.9, 0.71], "reproduced in ordering only"),
+        ([0.8, 0.9, 0.5, 0.6], NOT_REPRODUCED),
+    ],
+)
+def test_the_best_step_falls_as_the_penalty_grows(strong, expected):
+    def record(strength, values):
+        settings = {"penalty": strength, "lr": [0.1, 0.05], "runs": 2, "label": f"λ = {strength}"}
+        return Record("x", f"p-{strength}", 0, settings, history={"test_accuracy": [values] * 3})
+
+    soft = [record(5.0, strong), record(0.5, [0.9, 0.8, 0.5, 0.5])]
+    claim = depth_penalty._best_step(soft, "here")
+    assert claim.verdict == expected
+    assert claim.ours.startswith("λ = 0.5: h = 0.1, λ = 5.0: h = 0.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -254,7 +254,12 @@ class General(Constraint):
         bound = self.bind(shapes)
         assert isinstance(bound, General)
         with torch.no_grad():
-            return bound.system.of_one(torch.ones(bound.system.size)).numel()
+            for example in _examples(bound.system.size):
+                try:
+                    return bound.system.of_one(example).numel()
+                except RuntimeError:  # constants in g may be of another dtype or device
+                    continue
+        raise ConstraintError("the equations of g cannot be counted: it takes no vector of ones")
 
     def cotangency(self, state: State) -> Tensor:
         assert state.momentum is not None
@@ -263,3 +268,14 @@ class General(Constraint):
         along = (jacobian @ momentum.unsqueeze(-1)).squeeze(-1)
         size = jacobian.norm(dim=-1) * momentum.norm(dim=-1, keepdim=True)
         return along / size.clamp_min(torch.finfo(along.dtype).tiny)
+
+
+def _examples(size: int) -> Iterator[Tensor]:
+    """Vectors of ones of every dtype and device that weights are likely to have."""
+    devices = [torch.device("cpu")]
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is not None:
+        devices.append(accelerator)
+    for device in devices:
+        for dtype in (torch.float32, torch.float64):
+            yield torch.ones(size, dtype=dtype, device=device)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from colangevin.constraints.base import Constraint, Draw, State
 from colangevin.integrators import pieces
+from colangevin.integrators.dynamics import FAINT
 from colangevin.integrators.scheme import Drift, Feedback, Impulse, Move, Scheme
 
 
@@ -167,6 +168,8 @@ def advance(
             rate = settings.coupling * settings.step_size * move.fraction
             friction = feedback(friction, square, freedom, settings.temperature, rate)
         elif isinstance(move, Drift):
+            if settings.lr <= FAINT:  # nothing moves, and projections divide by the step
+                continue
             step = -settings.lr * move.fraction
             current = [
                 part._replace(state=pieces.drift(part.constraint, part.state, step))

@@ -99,7 +99,7 @@ class Bucket:
     def read(self, state_of: StateOf, momentum: bool) -> State:
         """The state of the bucket; what is not there yet is made, but not written."""
         stored = [state_of.get(parameter, {}) for parameter in self.parameters]
-        masters = [s.get(MASTER, p) for s, p in zip(stored, self.parameters, strict=True)]
+        masters = [_master(s, p) for s, p in zip(stored, self.parameters, strict=True)]
         position = self.gather(masters)
         slack = self._read_slack(stored, masters)
         if not momentum:
@@ -167,6 +167,18 @@ class Bucket:
     def _store(self, state_of: StateOf, key: str, parts: Iterable[Tensor]) -> None:
         for parameter, part in zip(self.parameters, parts, strict=False):
             _put(state_of[parameter], key, part)
+
+
+def _master(entry: dict[str, Any], parameter: Tensor) -> Tensor:
+    """The float32 weights of a half-precision parameter, where they are still its own.
+
+    What the user has written to the parameter since the last step counts.
+    """
+    master = entry.get(MASTER)
+    if master is None or parameter.dtype == master.dtype:
+        return parameter
+    kept = master.to(parameter.dtype) == parameter.detach()
+    return torch.where(kept, master, parameter.detach().to(master.dtype))
 
 
 def _put(entry: dict[str, Any], key: str, value: Tensor) -> None:

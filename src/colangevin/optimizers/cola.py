@@ -15,7 +15,7 @@ from colangevin.optimizers.buckets import Bucket
 from colangevin.optimizers.fused import Fused
 from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, resolve, resolve_defaults
 from colangevin.optimizers.inspection import Violation, violation
-from colangevin.optimizers.noise import Noise
+from colangevin.optimizers.noise import Noise, checksum
 from colangevin.optimizers.planning import Plan, Planner, by_age
 from colangevin.optimizers.resident import Resident
 
@@ -35,7 +35,8 @@ class CoLA(Optimizer):
             posterior is τ = 1/N.
         scheme: a word over A, B, O: "OBA", "ABO", "BAOAB", "AOAB".
         delayed_gradient: run the word literally with the gradient from before the move.
-        generator: source of the noise; by default one of the optimizer's own.
+        generator: source of the noise; by default one of the optimizer's own, which depends
+            on the seed and on the first weights: copies of a network need generators.
         step_size: h, in the place of ``lr``.
         friction: γ, in the place of ``momentum``; ``inf`` is overdamped.
         constraint: the constraint of groups that set none.
@@ -107,8 +108,8 @@ class CoLA(Optimizer):
         self._collecting: list[placement.Placement] | None = placements
         super().__init__(params, defaults)
         self._collecting = None
-        sizes = [p.numel() for group in self.param_groups for p in group["params"]]
-        self._noise = Noise(generator, salt=sum(sizes) + len(sizes), fused=self._fuse)
+        weights = (p for group in self.param_groups for p in group["params"])
+        self._noise = Noise(generator, checksum(weights), fused=self._fuse)
         placement.commit(placements, self.state)
 
     def _prepare(self) -> None:
@@ -204,7 +205,7 @@ class CoLA(Optimizer):
         group = self.param_groups[index]
         self._planner.settle(group, active, self.state)
         fresh, moved = (
-            self._planner.buckets(index, group, indices) if indices else []
+            self._planner.buckets(group, indices) if indices else []
             for indices in by_age(group, active, self.state)
         )
         return thermostats.advance(group, fresh, moved, self.state, self._noise.draw)
@@ -236,7 +237,7 @@ class CoLA(Optimizer):
     def _buckets_of(
         self, index: int, indices: Sequence[int]
     ) -> list[tuple[Bucket, Resident | None]]:
-        return self._planner.buckets(index, self.param_groups[index], indices)
+        return self._planner.buckets(self.param_groups[index], indices)
 
     # --- saving ---------------------------------------------------------------------------
 
@@ -250,15 +251,18 @@ class CoLA(Optimizer):
         Raises:
             ValueError: if it belongs to other constraints or other parameters.
         """
+        state_dict = saving.run_pre_hooks(self, state_dict)
         saving.check(state_dict, self.param_groups)
         constraints = [group["constraint"] for group in self.param_groups]
-        super().load_state_dict(saving.without_extras(state_dict))
+        with saving.without_hooks(self):
+            super().load_state_dict(saving.without_extras(state_dict))
         for group, constraint in zip(self.param_groups, constraints, strict=True):
             group["constraint"] = constraint
         saving.restore_dtypes(state_dict, self.param_groups, self.state)
         if "noise" in state_dict:
             self._noise.load_state_dict(state_dict["noise"])
         self._prepare()
+        saving.run_post_hooks(self)
 
     def __getstate__(self) -> dict[str, Any]:
         own = {name: self.__dict__[name] for name in ("_given", "_strict", "_fuse", "_noise")}

@@ -27,7 +27,8 @@ class DHSGD(CoLA):
         contractive: whether the second part's step is h in the place of h²/2.
         heun: whether the second part goes by Heun's method in the place of Euler's, which
             makes the contractive method one of second order. It takes two gradients a step,
-            so ``step`` needs a closure then.
+            so ``step`` needs a closure then; where the second of them is not finite, the first
+            half of the step has been made.
         **options: further options of ``CoLA``.
 
     Example:

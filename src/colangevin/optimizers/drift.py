@@ -64,7 +64,11 @@ class Drift(ABC):
         """Make the next move; after the last one there is nothing to do."""
         if self._done == self._parts:
             return
-        self._go()
+        try:
+            self._go()
+        except Exception:
+            self._done, self._kept = self._parts, {}  # the next way starts with its own gradients
+            raise
         self._done += 1
         if self._done == self._parts:
             self._kept = {}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from colangevin.constraints import State
+from colangevin.constraints import Circle, Constraint, State, Unconstrained
 from colangevin.constraints.base import overwrite
 from colangevin.integrators.dynamics import Action, advance, needed
 from colangevin.optimizers.kernels import Kernel, announce, compile_with_numbers
@@ -46,6 +46,7 @@ class Fused:
         self._kernels: dict[tuple[object, ...], tuple[Kernel, Kernel]] = {}
         self._calls: dict[int, Call] = {}
         self._scratch: dict[tuple[object, ...], Tensor] = {}
+        self._constraints: list[Constraint] = []  # whose identities are in use as keys
         self.works = True
 
     def run(
@@ -55,8 +56,9 @@ class Fused:
 
         ``fill`` overwrites a tensor with standard normals.
         """
-        if not self.works or gradient.dim() != 1:
+        if not self.works or not _is_scalar(plan.bucket.constraint):
             return False
+        gradient = gradient.contiguous()  # a kernel knows no other layout
         # Plans stay the same from step to step, and so does all that follows from them.
         call = self._calls.get(id(plan))
         if call is None or call.plan is not plan:
@@ -81,7 +83,7 @@ class Fused:
         threaded = gradient.numel() >= THREADED
         kind = (
             threaded,
-            type(constraint),
+            self._identity(constraint),
             gradient.dtype,
             gradient.device,
             bool(plan.weight_decay),
@@ -99,6 +101,13 @@ class Fused:
         numbers = prepare(torch.tensor(values, dtype=torch.float64)).to(gradient)
         return Call(kernel, numbers, _noises(state, plan.actions), plan)
 
+    def _identity(self, constraint: Constraint) -> object:
+        """What tells geometries apart: of these two all numbers are inputs of the kernel."""
+        if type(constraint) in (Unconstrained, Circle):
+            return type(constraint)
+        self._constraints.append(constraint)
+        return id(constraint)
+
     def _room(self, like: Tensor, count: int) -> Sequence[Tensor]:
         """Scratch for noise, kept between steps: as much as has been asked for at once."""
         size, key = like.numel(), (like.dtype, like.device)
@@ -106,6 +115,11 @@ class Fused:
         if scratch is None or scratch.numel() < count * size:
             scratch = self._scratch[key] = like.new_empty(count * size)
         return scratch[: count * size].split(size)
+
+
+def _is_scalar(constraint: Constraint) -> bool:
+    """Whether weights are laid out flat: with a radius a weight they are not."""
+    return not isinstance(getattr(constraint, "radius", None), Tensor)
 
 
 def _flatten(actions: Sequence[Action]) -> list[Any]:

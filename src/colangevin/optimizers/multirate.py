@@ -251,9 +251,15 @@ class Multirate(Optimizer):
         if missing:
             raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}")
         period = checks.count("period", state_dict["period"])
+        before = self._fast.state_dict()
         self.release()
         self._fast.load_state_dict(state_dict["fast"])
-        self._slow.load_state_dict(state_dict["slow"])
+        try:
+            self._slow.load_state_dict(state_dict["slow"])
+        except Exception:
+            self._fast.load_state_dict(before)
+            self._switch()
+            raise
         self.period, self.drift, self._steps = period, state_dict["drift"], state_dict["steps"]
         self._switch()
 

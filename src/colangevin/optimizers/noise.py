@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
 from colangevin.optimizers.counter import CounterNormals
 
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By the bytes of a number: a sum of integers does not depend on its order."""
+
 
 class Noise:
     """Draws standard normals from generators of its own.
 
-    Without a generator from the user, the seed comes from a copy of torch's global generator,
-    so ``torch.manual_seed`` fixes it, while the global stream (data order, dropout) stays as
-    it would be under any other optimizer.
+    Without a generator from the user, the seed comes from a copy of torch's global generator
+    and from the first weights, so ``torch.manual_seed`` fixes it, while the global stream (data
+    order, dropout) stays as it would be under any other optimizer.
 
     Args:
         generator: the generator to use on its device.
-        salt: told apart from other optimizers made at the same state of the global generator.
+        salt: tells optimizers apart that are made at the same state of the global generator.
         fused: fill large tensors by a compiled kernel with keys from the generator.
 
     Example:
@@ -81,6 +86,21 @@ class Noise:
         self._generators = {}
         self._counter = CounterNormals() if state.pop("fused", False) else None
         self.load_state_dict(state)
+
+
+@torch.no_grad()
+def checksum(parameters: Iterable[Tensor]) -> int:
+    """A number that depends on every bit of some tensors, and on nothing else.
+
+    Example:
+        >>> checksum([torch.zeros(3)]) == checksum([torch.zeros(3)]) != checksum([torch.ones(3)])
+        True
+    """
+    total = 0
+    for parameter in parameters:
+        bits = parameter.detach().contiguous().view(INTEGERS[parameter.element_size()])
+        total = (total * 31 + int(bits.sum(dtype=torch.int64)) + bits.numel()) % 2**62
+    return total
 
 
 def _key(device: torch.device) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from colangevin.constraints import Constraint
 from colangevin.integrators.dynamics import Action, Dynamics
 from colangevin.integrators.stretches import stretch
 from colangevin.optimizers import placement
@@ -50,7 +51,7 @@ class Planner:
         self._strict = strict
         self._buckets: dict[tuple[int, ...], list[tuple[Bucket, Resident | None]]] = {}
         self._plans: dict[int, tuple[tuple[object, ...], list[Plan]]] = {}
-        self._settled: set[int] = set()
+        self._settled: dict[int, Constraint] = {}
         self._moved: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
 
     def plan(
@@ -62,7 +63,9 @@ class Planner:
         share = group.get("stretch", (0, 1))  # set while Multirate walks a part of the way
         options = [group[name] for name in PLANNED]
         # Schedulers change a tensor in place, so it is its number that is compared.
-        key = (share, *active, *[float(o) if isinstance(o, Tensor) else o for o in options])
+        numbers = [float(o) if isinstance(o, Tensor) else o for o in options]
+        # Groups and their constraints may be replaced; what a plan holds keeps its identity.
+        key = (share, *self._identities(group, active), *numbers)
         kept = self._plans.get(index)
         if kept is not None and kept[0] == key:
             return kept[1]
@@ -73,22 +76,34 @@ class Planner:
         plans = [
             Plan(bucket, resident, stretch(actions, *share), momentum, group["weight_decay"])
             for indices, actions in _calls(settings, fresh, moved)
-            for bucket, resident in self.buckets(index, group, indices)
+            for bucket, resident in self.buckets(group, indices)
         ]
         if not fresh:
             self._plans[index] = (key, plans)
         return plans
 
     def settle(self, group: dict[str, Any], active: list[int], state_of: StateOf) -> None:
-        """Put on the manifold what was changed between construction and the first step."""
-        if all(id(group["params"][i]) in self._settled for i in active):
+        """Put on the manifold what was changed between construction and the first step.
+
+        A parameter whose constraint has been replaced is put on the new one, and is at rest.
+        """
+        constraint = group["constraint"]
+        if all(self._settled.get(id(group["params"][i])) is constraint for i in active):
             return
+        for parameter in group["params"]:
+            if self._settled.get(id(parameter), constraint) is not constraint:
+                state_of.pop(parameter, None)
         placements = placement.of_group(group, self._strict)
         for parameter in (p for bucket, _ in placements for p in bucket.parameters):
             entry = dict(state_of.get(parameter, {}))
             self._moved.append((parameter, parameter.detach().clone(), entry))
         placement.commit(placements, state_of)
-        self._settled.update(id(p) for p in group["params"])
+        self._settled.update((id(p), constraint) for p in group["params"])
+
+    @staticmethod
+    def _identities(group: dict[str, Any], indices: Sequence[int]) -> tuple[int, ...]:
+        parameters = group["params"]
+        return (id(group["constraint"]), *[id(parameters[i]) for i in indices])
 
     def keep(self) -> None:
         """The step was made: what ``settle`` has moved stays where it is."""
@@ -99,7 +114,7 @@ class Planner:
         """The step has failed: put back what ``settle`` has moved for it."""
         for parameter, old, entry in self._moved:
             parameter.copy_(old)
-            self._settled.discard(id(parameter))
+            self._settled.pop(id(parameter), None)
             if entry:
                 state_of[parameter] = entry
             else:
@@ -109,10 +124,10 @@ class Planner:
         self._moved.clear()
 
     def buckets(
-        self, index: int, group: dict[str, Any], indices: Sequence[int]
+        self, group: dict[str, Any], indices: Sequence[int]
     ) -> list[tuple[Bucket, Resident | None]]:
         """The buckets of some of a group's parameters, with their persistent batches."""
-        key = (index, *indices)
+        key = self._identities(group, indices)
         if key not in self._buckets:
             names = placement.names(group)
             buckets = make_buckets(

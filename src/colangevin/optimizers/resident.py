@@ -31,19 +31,13 @@ class Resident:
         self._places: list[tuple[int, torch.dtype]] = []
         self._bound: list[tuple[Tensor, dict[str, Any], list[tuple[str, Tensor]]]] = []
         self._unbound = True
+        self._lies_flat = True
         self._rows = [bucket.constraint.to_batch(p).shape[0] for p in bucket.parameters]
 
     @classmethod
     def of(cls, bucket: Bucket) -> Resident | None:
         """Residence for a bucket, or None if its parameters do not allow it."""
-        half = any(p.dtype in (torch.bfloat16, torch.float16) for p in bucket.parameters)
-        contiguous = all(parameter.is_contiguous() for parameter in bucket.parameters)
-        # A sphere over an inner dimension of a kernel, say, is laid out by a copy.
-        viewed = all(
-            bucket.constraint.to_batch(p).data_ptr() == p.data_ptr() for p in bucket.parameters
-        )
-        fits = contiguous and viewed and not half and not bucket.constraint.joint
-        return cls(bucket) if fits else None
+        return None if bucket.constraint.joint or not _lies_flat(bucket) else cls(bucket)
 
     def read(self, state_of: StateOf, momentum: bool) -> State:
         """The current state."""
@@ -57,6 +51,9 @@ class Resident:
     def commit(self, state_of: StateOf, new: State | None = None) -> None:
         """Write back a new state, or the one that ``read`` gave and that was changed in place."""
         assert self._state is not None
+        if not self._lies_flat:
+            self.bucket.write(state_of, self._state if new is None else new)
+            return
         if new is not None and len(self._views) == 1:
             # A new momentum can take the place of the old one; the parameter has to stay.
             self._state.position.copy_(new.position)
@@ -72,7 +69,7 @@ class Resident:
 
     def _is_current(self, state_of: StateOf, state: State, momentum: bool) -> bool:
         """Whether parameters and state still lie where they did (they may be replaced)."""
-        if momentum != (state.momentum is not None):
+        if momentum != (state.momentum is not None) or not self._lies_flat:
             return False
         for parameter, entry, parts in self._bound:
             if state_of.get(parameter) is not entry:
@@ -85,6 +82,7 @@ class Resident:
     def _adopt(self, state_of: StateOf, momentum: bool) -> State:
         """Read the state in the general way; ``commit`` lets the entries view its batches."""
         constraint = self.bucket.constraint
+        self._lies_flat = _lies_flat(self.bucket)  # layout and dtype may have been changed
         self._state = self.bucket.read(state_of, momentum)
         self._views = [constraint.to_batch(p.detach()) for p in self.bucket.parameters]
         self._parts = list(self._state.position.split(self._rows))
@@ -111,3 +109,15 @@ class Resident:
             if stored is None or stored.data_ptr() != part.data_ptr():
                 entry[key] = stored = part
             bound.append((key, stored))
+
+
+def _lies_flat(bucket: Bucket) -> bool:
+    """Whether the parameters can be seen as batches without a copy, in the dtype of the work."""
+    half = any(p.dtype in (torch.bfloat16, torch.float16) for p in bucket.parameters)
+    contiguous = all(parameter.is_contiguous() for parameter in bucket.parameters)
+    # A sphere over an inner dimension of a kernel, say, is laid out by a copy.
+    return (
+        contiguous
+        and not half
+        and all(bucket.constraint.to_batch(p).data_ptr() == p.data_ptr() for p in bucket.parameters)
+    )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import Optimizer
 
 from colangevin.optimizers.buckets import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, work_dtype
 from colangevin.optimizers.noise import Noise
@@ -125,3 +128,35 @@ def restore_dtypes(
                 for name, value in entry.items()
                 if name != MASTER or dtype != parameter.dtype
             }
+
+
+# --- hooks ------------------------------------------------------------------------------------
+
+
+def run_pre_hooks(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    """What the hooks of ``register_load_state_dict_pre_hook`` make of a state dict."""
+    state_dict = state_dict.copy()
+    for hook in optimizer._optimizer_load_state_dict_pre_hooks.values():
+        changed = hook(optimizer, state_dict)
+        state_dict = state_dict if changed is None else changed
+    return state_dict
+
+
+def run_post_hooks(optimizer: Optimizer) -> None:
+    """Call the hooks of ``register_load_state_dict_post_hook``."""
+    for hook in optimizer._optimizer_load_state_dict_post_hooks.values():
+        hook(optimizer)
+
+
+@contextmanager
+def without_hooks(optimizer: Optimizer) -> Iterator[None]:
+    """Torch's part of loading is not the first that is done, nor the last."""
+    names = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
+    hooks = {name: getattr(optimizer, name) for name in names}
+    for name in names:
+        setattr(optimizer, name, OrderedDict())
+    try:
+        yield
+    finally:
+        for name, found in hooks.items():
+            setattr(optimizer, name, found)

@@ -109,4 +109,5 @@ def cyclical(period: int, low: float = 0.0, hot: float = 0.5) -> Callable[[int],
     checks.count("period", period)
     checks.non_negative("low", low)
     checks.fraction("hot", hot)
-    return lambda step: 1.0 if (step % period) < hot * period else low
+    warm = math.ceil(round(hot * period, 9))
+    return lambda step: 1.0 if step % period < warm else low

@@ -315,3 +315,88 @@ def test_degrees_of_freedom_of_a_function_with_float64_constants():
 def test_a_share_of_a_period_is_not_rounded_up():
     factor = cl.cyclical(100, hot=0.55)
     assert sum(factor(step) for step in range(100)) == 55
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+BOUNDS = {
+    "circle": cl.Circle(0.5),
+    "circle_radii": cl.Circle(torch.full((2, 3), 0.5)),
+    "sphere": cl.Sphere(0.9),
+    "general": cl.General(lambda x: x.square().sum().reshape(1) - 1.5, inequality=True),
+}
+bounded = pytest.mark.parametrize("constraint", BOUNDS.values(), ids=BOUNDS)
+
+
+@bounded
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("fused", [False, True])
+def test_weights_that_were_written_to_stay_where_they_are_allowed(constraint, momentum, fused):
+    weight = nn.Parameter(torch.full((2, 3), 0.1))
+    options = {"lr": 1e-4, "momentum": momentum, "fused": fused}
+    optimizer = cl.CoLA([weight], constraint=constraint, **options)
+    random_steps(optimizer, [weight], 2, 0)
+    with torch.no_grad():
+        weight.fill_(0.4)
+    for _ in range(3):
+        weight.grad = torch.zeros_like(weight)
+        optimizer.step()
+    assert (weight - 0.4).abs().max() < 0.01  # but for the momentum that it had
+    assert optimizer.violation()[0].residual < 1e-5
+
+
+@constrained
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_weights_that_were_written_to_are_put_on_the_manifold(constraint, momentum):
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.randn(4, 3) / 5)
+    optimizer = cl.CoLA([weight], lr=0.01, momentum=momentum, constraint=constraint)
+    random_steps(optimizer, [weight], 2, 0)
+    with torch.no_grad():
+        weight.copy_(5 * torch.randn(4, 3))
+    random_steps(optimizer, [weight], 1, 1)
+    assert optimizer.violation()[0].residual < 1e-5
+    if isinstance(constraint, cl.Circle):
+        assert weight.abs().max() <= 1.0
+
+
+@bounded
+def test_weights_that_come_back_keep_their_slack(constraint):
+    """An average of the weights may take their place for a while."""
+    found = []
+    for swaps in (False, True):
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.full((2, 3), 0.3))
+        optimizer = cl.CoLA([weight], lr=0.05, momentum=0.9, constraint=constraint)
+        for step in range(6):
+            random_steps(optimizer, [weight], 3, step)
+            if swaps:
+                own = weight.detach().clone()
+                with torch.no_grad():
+                    weight.zero_()
+                    weight.copy_(own)
+        found.append((weight.detach(), optimizer.state[weight]["slack"]))
+    assert torch.equal(found[0][0], found[1][0])
+    assert torch.equal(found[0][1], found[1][1])
+
+
+def test_a_failed_step_after_writing_leaves_everything():
+    torch.manual_seed(0)
+    free, bound = nn.Parameter(torch.full((3,), 0.1)), nn.Parameter(torch.randn(3, 3))
+    groups = [
+        {"params": [free], "constraint": cl.Circle(0.5)},
+        {"params": [bound], "constraint": cl.Orthogonal()},
+    ]
+    optimizer = cl.CoLA(groups, lr=0.1, momentum=0.9)
+    random_steps(optimizer, [free, bound], 2, 0)
+    slack = optimizer.state[free]["slack"].clone()
+    with torch.no_grad():
+        free.fill_(0.45)
+    free.grad, bound.grad = torch.zeros(3), torch.full((3, 3), math.nan)
+    with pytest.raises(cl.ConvergenceError):
+        optimizer.step()
+    assert torch.equal(free, torch.full((3,), 0.45))
+    assert torch.equal(optimizer.state[free]["slack"], slack)
+    bound.grad = torch.zeros(3, 3)
+    optimizer.step()
+    assert optimizer.violation()[0].residual < 1e-6

@@ -12,7 +12,7 @@ from torch import Tensor
 from colangevin.constraints import Constraint
 from colangevin.constraints.base import tolerance_for
 from colangevin.errors import ConstraintError
-from colangevin.optimizers.buckets import Bucket, StateOf, make_buckets, work_dtype
+from colangevin.optimizers.buckets import SLACK, Bucket, StateOf, make_buckets, work_dtype
 
 Placement: TypeAlias = "tuple[Bucket, Tensor]"
 """A bucket, and the position that its parameters are to take."""
@@ -116,6 +116,36 @@ def _place(bucket: Bucket, strict: bool) -> Tensor | None:
             f"allowed {allowed:.3g}; use constrain_ first"
         )
     return bucket.constraint.place(position)
+
+
+@torch.no_grad()
+def slacks(
+    group: dict[str, Any], written: Sequence[Tensor], state_of: StateOf
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Slack that no longer belongs to the weights that were written to, and what does.
+
+    Returns:
+        The parameter that keeps a slack, its weights, and its new slack.
+    """
+    found = []
+    ours = {id(parameter) for parameter in written}
+    for bucket in one_by_one(group) if written else []:
+        owner = bucket.parameters[0]
+        if SLACK not in state_of.get(owner, {}) or not ours & {id(p) for p in bucket.parameters}:
+            continue
+        state = bucket.read(state_of, momentum=False)
+        assert state.slack is not None
+        allowed = 100 * tolerance_for(state.position.dtype)
+        off = bucket.constraint.residual(state).abs() > allowed
+        if not bool(off.any()):
+            continue
+        size = bucket.constraint.lift(state.position)
+        assert size is not None
+        lifted = torch.copysign(size, state.slack)
+        slack = torch.where(off, lifted, state.slack) if off.shape == lifted.shape else lifted
+        shape = state_of[owner][SLACK].shape
+        found.append((owner, owner.detach().clone(), slack.reshape(shape)))
+    return found
 
 
 def commit(placements: Iterable[Placement], state_of: StateOf) -> None:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from colangevin.constraints import Constraint
+from colangevin.constraints import Constraint, Unconstrained
 from colangevin.integrators.dynamics import Action, Dynamics
 from colangevin.integrators.stretches import stretch
 from colangevin.optimizers import placement
-from colangevin.optimizers.buckets import MOMENTUM, Bucket, StateOf, make_buckets
+from colangevin.optimizers.buckets import MOMENTUM, SLACK, Bucket, StateOf, make_buckets
 from colangevin.optimizers.hyperparameters import dynamics
 from colangevin.optimizers.resident import Resident
 
@@ -53,6 +53,8 @@ class Planner:
         self._plans: dict[int, tuple[tuple[object, ...], list[Plan]]] = {}
         self._settled: dict[int, Constraint] = {}
         self._moved: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
+        self._versions: dict[int, int] = {}
+        self._moving: list[Tensor] = []
 
     def plan(
         self, index: int, group: dict[str, Any], active: list[int], state_of: StateOf
@@ -67,7 +69,7 @@ class Planner:
         # Groups and their constraints may be replaced; what a plan holds keeps its identity.
         key = (share, *self._identities(group, active), *numbers)
         kept = self._plans.get(index)
-        if kept is not None and kept[0] == key:
+        if kept is not None and kept[0] == key and not self._written(group, active):
             return kept[1]
         settings = dynamics(group)
         self.settle(group, active, state_of)
@@ -85,9 +87,13 @@ class Planner:
     def settle(self, group: dict[str, Any], active: list[int], state_of: StateOf) -> None:
         """Put on the manifold what was changed between construction and the first step.
 
-        A parameter whose constraint has been replaced is put on the new one, and is at rest.
+        So is what the user has written to a parameter since the last step. A parameter whose
+        constraint has been replaced is put on the new one, and is at rest.
         """
         constraint = group["constraint"]
+        written = self._written(group, active)
+        for parameter in written:
+            self._settled.pop(id(parameter), None)
         if all(self._settled.get(id(group["params"][i])) is constraint for i in active):
             return
         for parameter in group["params"]:
@@ -98,6 +104,9 @@ class Planner:
             entry = dict(state_of.get(parameter, {}))
             self._moved.append((parameter, parameter.detach().clone(), entry))
         placement.commit(placements, state_of)
+        for parameter, old, slack in placement.slacks(group, written, state_of):
+            self._moved.append((parameter, old, dict(state_of[parameter])))
+            state_of[parameter][SLACK] = slack
         self._settled.update((id(p), constraint) for p in group["params"])
 
     @staticmethod
@@ -105,9 +114,20 @@ class Planner:
         parameters = group["params"]
         return (id(group["constraint"]), *[id(parameters[i]) for i in indices])
 
+    def _written(self, group: dict[str, Any], active: list[int]) -> list[Tensor]:
+        """The constrained parameters that have been written to since the last step."""
+        if isinstance(group["constraint"], Unconstrained) or torch.compiler.is_compiling():
+            return []
+        versions, parameters = self._versions, [group["params"][i] for i in active]
+        self._moving += parameters
+        return [p for p in parameters if versions.get(id(p), p._version) != p._version]
+
     def keep(self) -> None:
         """The step was made: what ``settle`` has moved stays where it is."""
         self._moved.clear()
+        for parameter in self._moving:
+            self._versions[id(parameter)] = parameter._version
+        self._moving.clear()
 
     @torch.no_grad()
     def undo(self, state_of: StateOf) -> None:
@@ -119,6 +139,7 @@ class Planner:
                 state_of[parameter] = entry
             else:
                 state_of.pop(parameter, None)
+        self._moving.clear()
         if self._moved:
             self._plans.clear()  # a plan that is kept does not settle again
         self._moved.clear()

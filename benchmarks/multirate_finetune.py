@@ -220,6 +220,8 @@ def table(record: dict[str, Any]) -> str:
         "| --- |" + " --- |" * (len(steps) + 1),
     ]
     for method in METHODS:
+        if not finished(record, method):
+            continue
         cells = [
             "{:.1f} ± {:.1f} %".format(*(100 * v for v in spread(record, method, s))) for s in steps
         ]
@@ -244,7 +246,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
         bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
     left.set(ylabel="milliseconds a step", title=f"k = {record['settings']['period']}")
     left.legend()
-    for method in METHODS:
+    for method in (method for method in METHODS if finished(record, method)):
         steps = list(record["runs"][0]["test_accuracy"])
         pairs = [spread(record, method, step) for step in steps]
         numbers = [int(step) for step in steps]
@@ -288,7 +290,11 @@ def main() -> None:
     record: dict[str, Any] = {"settings": settings, "runs": []}
     if path.exists():
         saved = json.loads(path.read_text())
-        record = saved if saved["settings"] == settings else record
+        for name, value in settings.items():
+            if saved["settings"].get(name) != value:
+                had = saved["settings"].get(name)
+                raise SystemExit(f"{path} has {name} = {had}, not {value}; choose another --name")
+        record = saved
     if "time" not in record:
         record["time"] = measure_time(options, weights)
         print(json.dumps(record["time"], indent=1), flush=True)

@@ -128,7 +128,7 @@ def train(make: Maker, momentum: float, seeds: int, steps: int) -> dict[str, Any
         optimizer.zero_grad()
         (loss / BATCH).backward()
         optimizer.step()
-        if step % (steps // 20) == 0:
+        if step % max(1, steps // 20) == 0 or step in (steps // 2, steps):
             curve[str(step)] = accuracies(model, *test)
     return {
         "test_accuracy": curve,
@@ -205,7 +205,11 @@ def main() -> None:
     record: dict[str, Any] = {**settings, "runs": []}
     if path.exists():
         saved = json.loads(path.read_text())
-        record = saved if all(saved[k] == v for k, v in settings.items()) else record
+        for name, value in settings.items():
+            if saved[name] != value:
+                had = saved[name]
+                raise SystemExit(f"{path} has {name} = {had}, not {value}; name another --out")
+        record = saved
     done = {(run["method"], run["momentum"]) for run in record["runs"]}
     for momentum in arguments.momenta:
         for name, make in METHODS.items():

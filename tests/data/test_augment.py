@@ -139,3 +139,11 @@ def test_bytes_and_fractions_agree():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_images_of_other_types_are_not_normalised(dtype):
+    with pytest.raises(TypeError, match="uint8 or floating point"):
+        normalise(torch.ones(1, 1, 2, 2, dtype=dtype), [0.5], [0.25])
+    with pytest.raises(ValueError, match="std must be positive"):
+        normalise(torch.ones(1, 1, 2, 2), [0.5], [float("nan")])

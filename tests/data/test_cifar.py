@@ -87,7 +87,11 @@ def test_some_batches_only(tmp_path, version):
     assert torch.equal(data.train_labels, torch.cat([batch(2)[1], batch(1)[1]]))
     with pytest.raises(DataError, match=r"data_batch_3\S* is missing.*batches=\(1, 2\)") as caught:
         cifar10(tmp_path, verify=False)
-    assert str(folder) in str(caught.value)
+    assert str(folder) in str(caught.value) and "MD5" in str(caught.value)
+    next(folder.glob("test_batch*")).unlink()
+    with pytest.raises(DataError, match=r"test_batch\S* is missing.*MD5") as caught:
+        cifar10(tmp_path, batches=(1, 2), verify=False)
+    assert "batches=" not in str(caught.value)
 
 
 def test_any_version_takes_the_complete_one(tmp_path):

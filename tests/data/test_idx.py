@@ -126,3 +126,13 @@ def test_result_may_be_written_to(tmp_path, recwarn):
     path.write_bytes(idx(random(3)))
     read_idx(path).fill_(1)
     assert not recwarn.list
+
+
+def test_labels_of_no_class_and_files_without_images_are_noticed(dataset, tmp_path):
+    dataset("mnist", t10k_labels_idx1=torch.tensor([1, 200, 3], dtype=torch.uint8))
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz has the label 200"):
+        mnist(tmp_path, verify=False)
+    empty = {"train_images_idx3": random(0, 5, 4), "train_labels_idx1": random(0, high=10)}
+    dataset("fashion-mnist", **empty)
+    with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz has no images"):
+        fashion_mnist(tmp_path, verify=False)

@@ -83,3 +83,11 @@ def test_close_points_at_an_end_have_a_curvature_without_bound():
     assert found[0] > 100  # on a circle of curvature 1
     assert found[1] / found[0] == pytest.approx(100, rel=0.05)
     assert found[2] / found[1] == pytest.approx(100, rel=0.01)
+
+
+@pytest.mark.parametrize("measure", [boundary_curvature, section_gradients])
+def test_grids_and_extents_out_of_range_are_refused(measure):
+    with pytest.raises(ValueError, match="grid must be at least"):
+        measure(lambda points: points[:, 0], grid=1)
+    with pytest.raises(ValueError, match="extent"):
+        measure(lambda points: points[:, 0], extent=-1.0)

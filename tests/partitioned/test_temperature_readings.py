@@ -110,3 +110,24 @@ def test_both_temperatures_agree_at_equilibrium() -> None:
             kinetic += float(cl.kinetic_temperature(optimizer)[0] or 0.0) / 280
     assert square / laplacian == pytest.approx(0.5, rel=0.03)
     assert kinetic == pytest.approx(0.5, rel=0.03)
+
+
+def test_weight_decay_belongs_to_what_is_sampled():
+    """As if it were a term of the loss."""
+    weight = torch.nn.Parameter(torch.tensor([1.0, -2.0, 0.5]))
+    plain, decayed = cl.CoLA([weight], lr=0.1), cl.CoLA([weight], lr=0.1, weight_decay=3.0)
+    (ours,) = cl.configurational_temperature(decayed, lambda: weight.pow(4).sum())
+    (theirs,) = cl.configurational_temperature(
+        plain, lambda: weight.pow(4).sum() + 1.5 * weight.square().sum()
+    )
+    assert ours == pytest.approx(theirs)
+
+
+def test_frozen_parameters_and_losses_without_curvature_have_readings():
+    weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+    frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    optimizer = cl.CoLA([weight, frozen], lr=0.1)
+    (reading,) = cl.configurational_temperature(optimizer, lambda: weight.square().sum())
+    assert reading == (20.0, 4.0)
+    (flat,) = cl.configurational_temperature(optimizer, lambda: weight.sum())
+    assert flat.temperature == float("inf")

@@ -26,6 +26,7 @@ from colangevin.experiments.demo_result import Result, epoch_range
 from colangevin.experiments.workers import processors, run_all
 
 PICTURES = {".png", ".pdf", ".svg"}
+OTHER_PICTURES = {".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".eps"}
 BAD_ARGUMENT = 2
 INTERRUPTED = 130
 
@@ -69,6 +70,9 @@ def run_demo(seed: int, epochs: int | None, out: Path, jobs: int | None) -> int:
 
 def _prepare(out: Path) -> Path:
     """Turn ``--out`` into the picture's path; fail before the training, not after it."""
+    if out.suffix.lower() in OTHER_PICTURES and not out.is_dir():
+        known = ", ".join(sorted(PICTURES))
+        raise ValueError(f"out must be a directory or end in {known}, got {out}")
     is_picture = out.suffix.lower() in PICTURES and not out.is_dir()
     picture = out if is_picture else out / "demo.png"
     try:

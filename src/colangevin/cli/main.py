@@ -22,7 +22,7 @@ app = typer.Typer(
 
 @app.callback()
 def main() -> None:
-    """Keep ``demo`` a subcommand while it is the only one."""
+    """Constrained Langevin dynamics: a demo, benchmarks, and the paper's experiments."""
 
 
 @app.command()

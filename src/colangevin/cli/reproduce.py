@@ -130,10 +130,10 @@ class _Bars:
 def _list() -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for header in ("name", "what", "source", "scales and rough times", "data"):
-        table.add_column(header)
+        table.add_column(header, no_wrap=header in ("name", "data"))
     for experiment in EXPERIMENTS.values():
         scales = [
-            f"{scale}: {settings['runs']} runs"
+            f"{scale}: {settings['runs']} run{'' if settings['runs'] == 1 else 's'}"
             + (f", {experiment.times[scale]}" if scale in experiment.times else "")
             for scale, settings in experiment.scales.items()
         ]

@@ -108,8 +108,10 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
             f"{images.shape[1]} channels need as many means and deviations, "
             f"got {len(mean)} and {len(std)}"
         )
-    if min(std) <= 0:
+    if not all(deviation > 0 for deviation in std):
         raise ValueError(f"std must be positive, got {tuple(std)}")
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise TypeError(f"images must be uint8 or floating point, got {images.dtype}")
     if images.dtype == torch.uint8:
         images = images.to(torch.get_default_dtype()) / 255
     centre = torch.tensor(mean, dtype=images.dtype, device=images.device).view(-1, 1, 1)

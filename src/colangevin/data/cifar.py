@@ -140,6 +140,8 @@ def read_python(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
         labels = torch.tensor(batch["labels"], dtype=torch.int64)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
+    except ImportError:
+        raise  # numpy, which the file does not lack
     except Exception as error:  # a damaged pickle can fail in any way
         raise DataError(
             f"{path} is not a batch of CIFAR-10's python version, or cut short: {error!r}"
@@ -178,17 +180,19 @@ def _available(
     stems: Sequence[str], directory: str | os.PathLike[str] | None, kinds: Sequence[str]
 ) -> str:
     """The version whose files are all there; the first one, to be fetched, if there are none."""
-    incomplete: list[Path] = []
+    incomplete: list[tuple[str, str, Path]] = []
     for kind in kinds:
         names = [stem + _ENDINGS[kind] for stem in stems]
         paths = [files.find(_FOLDERS[kind], name, directory) for name in names]
         if None not in paths:
             return kind
         first_missing = names[paths.index(None)]
-        incomplete += [path.parent / first_missing for path in paths if path is not None][:1]
+        others = [path for path in paths if path is not None]
+        incomplete += [(_FOLDERS[kind], first_missing, path) for path in others[:1]]
     if incomplete:
-        raise DataError(
-            f"{incomplete[0]} is missing, though other batches are there: put it there, or read "
-            "only some of the training batches, as in batches=(1, 2)"
-        )
+        folder, name, other = incomplete[0]
+        reason = f"other batches are there ({other})"
+        if not name.startswith("test"):
+            reason += ", and batches=(1, 2) would read some of them only"
+        raise files.missing(folder, name, directory, reason)
     return kinds[0]

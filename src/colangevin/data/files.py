@@ -186,9 +186,10 @@ def _read(path: Path) -> bytes:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _missing(
+def missing(
     dataset: str, name: str, directory: str | os.PathLike[str] | None, reason: str
 ) -> DataError:
+    """The error that says what is missing, where it was looked for, and where to put it."""
     source = SOURCES[dataset]
     looked = [str(root) for root in _directories(directory)]
     place = Path(looked[0] if looked else f"${ENVIRONMENT}", dataset, name)
@@ -204,14 +205,14 @@ def _from_cache(
 ) -> Path:
     if importlib.util.find_spec("pooch") is None:
         reason = 'to have it downloaded, pip install "colangevin[data]"'
-        raise _missing(dataset, name, directory, reason)
+        raise missing(dataset, name, directory, reason)
     pooch = importlib.import_module("pooch")
     source = SOURCES[dataset]
     target = Path(pooch.os_cache("colangevin")) / dataset / name
     if target.is_file() and _md5(target, source.md5[name]) == source.md5[name]:
         return target
     if not download:
-        raise _missing(dataset, name, directory, "downloading is switched off")
+        raise missing(dataset, name, directory, "downloading is switched off")
     reasons = []
     for url in source.urls(name):
         try:
@@ -219,7 +220,7 @@ def _from_cache(
         except (OSError, ValueError, KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
             # One line: a command line shows it as it is.
             reasons.append(f"{url} failed ({' '.join(str(error).split())})")
-    raise _missing(dataset, name, directory, ", ".join(reasons))
+    raise missing(dataset, name, directory, ", ".join(reasons))
 
 
 def _fetch(pooch: ModuleType, url: str, source: Source, target: Path) -> Path:

@@ -14,6 +14,7 @@ from colangevin.data import files
 from colangevin.errors import DataError
 
 _UNSIGNED_BYTE = 0x08
+CLASSES = 10
 
 
 class ImageData(NamedTuple):
@@ -155,5 +156,11 @@ def _mnist_like(
                 raise DataError(f"{path} has {array.dim()} dimensions, expected {dimensions}")
         if len(images) != len(labels):
             raise DataError(f"{paths[1]} has {len(labels)} labels, expected {len(images)}")
+        if not len(images):
+            raise DataError(f"{paths[0]} has no images")
+        if int(labels.max()) >= CLASSES:
+            raise DataError(
+                f"{paths[1]} has the label {int(labels.max())}, expected 0 to {CLASSES - 1}"
+            )
         parts += [images, labels.long()]
     return ImageData(*parts)

@@ -87,7 +87,7 @@ def boundary_curvature(classifier: Classifier, extent: float = 1.2, grid: int = 
         True
     """
     checks.positive("extent", extent)
-    checks.count("grid", grid)
+    checks.count("grid", grid, least=2)
     axis = torch.linspace(-extent, extent, grid)
     x, y = torch.meshgrid(axis, axis, indexing="xy")
     heights = predictions(classifier, x, y).numpy()
@@ -145,7 +145,8 @@ def section_gradients(
         >>> bool((along_x.max() - 2).abs() < 1e-2), float(along_y.max())
         (True, 0.0)
     """
-    axis = torch.linspace(-extent, extent, checks.count("grid", grid))
+    checks.positive("extent", extent)
+    axis = torch.linspace(-extent, extent, checks.count("grid", grid, least=3))
     zero = torch.zeros_like(axis)
     spacing = float(axis[1] - axis[0])
     sections = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -77,8 +78,11 @@ class Configurational(NamedTuple):
 
     @property
     def temperature(self) -> float:
-        """The quotient; over several readings divide the sums, not average the quotients."""
-        return self.square / self.laplacian
+        """The quotient; over several readings divide the sums, not average the quotients.
+
+        It is infinite where the loss has no curvature.
+        """
+        return self.square / self.laplacian if self.laplacian else math.inf
 
 
 def configurational_temperature(
@@ -89,6 +93,7 @@ def configurational_temperature(
 ) -> list[Configurational | None]:
     """For each group |∇L|² and ΔL, whose means have the quotient τ at equilibrium.
 
+    The weight decay λ of a group belongs to what it samples, so L has the term λ|θ|²/2 here.
     Unlike the kinetic temperature it tells what the positions sample, so it holds for
     overdamped groups too. ΔL = E vᵀHv over random signs v (Hutchinson), a Hessian–vector
     product a probe. Gradients of the parameters are left alone.
@@ -110,7 +115,8 @@ def configurational_temperature(
         [Configurational(square=25.0, laplacian=2.0)]
     """
     checks.count("probes", probes)
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    groups = optimizer.param_groups
+    parameters = [p for group in groups for p in group["params"] if p.requires_grad]
     with torch.enable_grad():
         gradients = torch.autograd.grad(
             loss(), parameters, create_graph=True, allow_unused=True, materialize_grads=True
@@ -130,8 +136,10 @@ def _reading(
 ) -> Configurational | None:
     if not isinstance(group["constraint"], Unconstrained):
         return None
-    square = sum(float(slopes[p].detach().square().sum()) for p in group["params"])
-    return Configurational(square, sum(traces[p] for p in group["params"]))
+    decay, moving = group["weight_decay"], [p for p in group["params"] if p in slopes]
+    squares = [(slopes[p].detach() + decay * p.detach()).square().sum() for p in moving]
+    laplacian = sum(traces[p] + decay * p.numel() for p in moving)
+    return Configurational(float(sum(squares)), laplacian)
 
 
 def _signs(like: Tensor, generator: torch.Generator | None) -> Tensor:

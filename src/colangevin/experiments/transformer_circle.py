@@ -85,7 +85,8 @@ NOTE = (
     "weight decay and radii (embedding 0.5, linear 0.1, norm and self-attention 1; biases are "
     "free). The paper's batch sizes 1,024 and 128 are read as tokens, in sequences of 32: as "
     "sequences, 200 epochs of Penn Treebank would be only 5,200 steps of h = 0.1. The scheme is "
-    "OBA."
+    "OBA. The weights of norm layers start at 1, on the circle of radius 1, where the kick "
+    "vanishes: with circles they hardly move."
 )
 
 

@@ -331,13 +331,19 @@ bounded = pytest.mark.parametrize("constraint", BOUNDS.values(), ids=BOUNDS)
 @bounded
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("fused", [False, True])
-def test_weights_that_were_written_to_stay_where_they_are_allowed(constraint, momentum, fused):
+@pytest.mark.parametrize("replaced", [False, True])
+def test_weights_that_were_written_to_stay_where_they_are_allowed(
+    constraint, momentum, fused, replaced
+):
     weight = nn.Parameter(torch.full((2, 3), 0.1))
     options = {"lr": 1e-4, "momentum": momentum, "fused": fused}
     optimizer = cl.CoLA([weight], constraint=constraint, **options)
     random_steps(optimizer, [weight], 2, 0)
     with torch.no_grad():
-        weight.fill_(0.4)
+        if replaced:
+            weight.data = torch.full((2, 3), 0.4)
+        else:
+            weight.fill_(0.4)
     for _ in range(3):
         weight.grad = torch.zeros_like(weight)
         optimizer.step()

@@ -53,7 +53,7 @@ class Planner:
         self._plans: dict[int, tuple[tuple[object, ...], list[Plan]]] = {}
         self._settled: dict[int, Constraint] = {}
         self._moved: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
-        self._versions: dict[int, int] = {}
+        self._versions: dict[int, tuple[int, int]] = {}
         self._moving: list[Tensor] = []
 
     def plan(
@@ -118,15 +118,16 @@ class Planner:
         """The constrained parameters that have been written to since the last step."""
         if isinstance(group["constraint"], Unconstrained) or torch.compiler.is_compiling():
             return []
-        versions, parameters = self._versions, [group["params"][i] for i in active]
+        parameters = [group["params"][i] for i in active]
         self._moving += parameters
-        return [p for p in parameters if versions.get(id(p), p._version) != p._version]
+        known = [(p, self._versions.get(id(p))) for p in parameters]
+        return [p for p, version in known if version is not None and version != _version(p)]
 
     def keep(self) -> None:
         """The step was made: what ``settle`` has moved stays where it is."""
         self._moved.clear()
         for parameter in self._moving:
-            self._versions[id(parameter)] = parameter._version
+            self._versions[id(parameter)] = _version(parameter)
         self._moving.clear()
 
     @torch.no_grad()
@@ -158,6 +159,11 @@ class Planner:
             )
             self._buckets[key] = [(bucket, Resident.of(bucket)) for bucket in buckets]
         return self._buckets[key]
+
+
+def _version(parameter: Tensor) -> tuple[int, int]:
+    """What changes when a parameter is written to, or gets other memory (``p.data = ...``)."""
+    return parameter._version, parameter.data_ptr()
 
 
 def by_age(

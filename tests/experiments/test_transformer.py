@@ -5,6 +5,7 @@ import pytest
 import small_data
 from colangevin.experiments import log as logs
 from colangevin.experiments import transformer_circle as transformer
+from colangevin.experiments import transformer_results
 from colangevin.experiments.log import Log
 from colangevin.experiments.records import Record, Records, read_records
 from colangevin.experiments.running import reproduce
@@ -61,21 +62,23 @@ def test_stopped_within_an_epoch_and_resumed_equals_uninterrupted(
 
 def test_figures_table_and_claims_from_records(whole):
     records, _ = whole
-    axes = transformer.figures(records)["losses"].axes
+    axes = transformer_results.figures(records)["losses"].axes
     assert [axis.get_title() for axis in axes] == 2 * ["Penn Treebank"] + 2 * ["WikiText-2"]
     assert {len(axis.get_legend().get_texts()) for axis in axes} == {4}
-    assert len(transformer.table(records).rows) == 8
-    found = [claim.verdict for claim in transformer.claims(records)]
+    assert len(transformer_results.table(records).rows) == 8
+    found = [claim.verdict for claim in transformer_results.claims(records)]
     assert len(found) == 2 * (4 + 3) + 10
     assert found.count("not measured") == 10
     part = Records([records["wikitext-2-sgd-m"]])
-    assert len(transformer.figures(part)["losses"].axes) == 2
-    assert len(transformer.table(part).rows) == 1
+    assert len(transformer_results.figures(part)["losses"].axes) == 2
+    assert len(transformer_results.table(part).rows) == 1
     assert [claim.verdict for claim in measured(part)] == ["not reproduced"]
 
 
 def measured(records):
-    return [claim for claim in transformer.claims(records) if claim.verdict != "not measured"]
+    return [
+        claim for claim in transformer_results.claims(records) if claim.verdict != "not measured"
+    ]
 
 
 def faked(epochs, losses):
@@ -88,7 +91,7 @@ def faked(epochs, losses):
 
 
 def test_verdicts():
-    paper = {m: [v - 0.001, v + 0.001] for m, v in transformer.STATED["ptb"].items()}
+    paper = {m: [v - 0.001, v + 0.001] for m, v in transformer_results.STATED["ptb"].items()}
     assert {c.verdict for c in measured(faked(200, paper))} == {"reproduced"}
     short = measured(faked(2, {m: [v[0] + 1] for m, v in paper.items()}))
     assert {c.verdict for c in short} == {"reproduced in ordering only"}

@@ -364,3 +364,13 @@ def test_a_state_that_does_not_fit_leaves_the_options():
     with pytest.raises(ValueError, match="other names or shapes"):
         other.load_state_dict(underdamped.state_dict())
     assert other._options == {"lr": 0.3, "momentum": 0.0}
+    fresh = cl.Ensemble(linear, [1, 2], {"weight": cl.Circle(9.0)}, lr=0.3, momentum=0.0)
+    for ensemble in (other, fresh):
+        ensemble.step(mse, POINTS[:4].expand(2, -1, -1), TARGETS[:4].expand(2, -1, -1))
+    assert all(map(torch.equal, weights(other), weights(fresh)))
+    assert len(other.state_tensors()) == len(fresh.state_tensors())
+    bare = cl.Ensemble(linear, [1, 2], {"weight": cl.Circle(9.0)})
+    with pytest.raises(ValueError, match="other names or shapes"):
+        bare.load_state_dict(underdamped.state_dict())
+    with pytest.raises(ValueError, match="give lr"):
+        bare.step(mse, POINTS[:4].expand(2, -1, -1), TARGETS[:4].expand(2, -1, -1))

@@ -406,3 +406,54 @@ def test_a_failed_step_after_writing_leaves_everything():
     bound.grad = torch.zeros(3, 3)
     optimizer.step()
     assert optimizer.violation()[0].residual < 1e-6
+
+
+@pytest.mark.parametrize("value", [0.45, 7.0])
+def test_a_failed_step_gives_back_what_was_written(value):
+    """Also where the weights were out of range, and were both placed and lifted again."""
+    torch.manual_seed(0)
+    weight, bound = nn.Parameter(torch.full((3,), 0.1)), nn.Parameter(torch.randn(3, 3))
+    groups = [
+        {"params": [weight], "constraint": cl.Circle(0.5)},
+        {"params": [bound], "constraint": cl.Orthogonal()},
+    ]
+    optimizer = cl.CoLA(groups, lr=0.1, momentum=0.9)
+    random_steps(optimizer, [weight, bound], 2, 0)
+    before = copy.deepcopy(optimizer.state_dict()["state"])
+    with torch.no_grad():
+        weight.fill_(value)
+    weight.grad, bound.grad = torch.zeros(3), torch.full((3, 3), math.nan)
+    with pytest.raises(cl.ConvergenceError):
+        optimizer.step()
+    assert torch.equal(weight, torch.full((3,), value))
+    torch.testing.assert_close(optimizer.state_dict()["state"], before, rtol=0, atol=0)
+
+
+def test_a_failed_step_gives_back_the_state_of_a_replaced_constraint():
+    torch.manual_seed(0)
+    weight, bound = nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(3, 3))
+    groups = [{"params": [w], "constraint": cl.Orthogonal()} for w in (weight, bound)]
+    optimizer = cl.CoLA(groups, lr=0.1, momentum=0.9)
+    random_steps(optimizer, [weight, bound], 2, 0)
+    before = weight.detach().clone(), optimizer.state[weight]["momentum_buffer"].clone()
+    optimizer.param_groups[0]["constraint"] = cl.Circle(0.1)
+    weight.grad, bound.grad = torch.zeros(4, 3), torch.full((3, 3), math.nan)
+    with pytest.raises(cl.ConvergenceError):
+        optimizer.step()
+    assert torch.equal(weight, before[0])
+    assert torch.equal(optimizer.state[weight]["momentum_buffer"], before[1])
+
+
+@constrained
+def test_a_square_weight_may_be_transposed_where_it_lies(constraint):
+    torch.manual_seed(0)
+    first = torch.randn(4, 4) / 3
+    found = []
+    for view in (False, True):
+        weight = nn.Parameter(first.clone())
+        optimizer = cl.CoLA([weight], lr=0.1, constraint=constraint)
+        random_steps(optimizer, [weight], 2, 0)
+        weight.data = weight.data.mT if view else weight.data.mT.contiguous()
+        random_steps(optimizer, [weight], 2, 1)
+        found.append(weight.detach().clone())
+    torch.testing.assert_close(*found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,14 +43,16 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
         raise ValueError(f"the state is of the seeds {state['seeds']}, not {ensemble.seeds}")
     if not set(state["active"]) <= set(ensemble.active):
         raise ValueError("members were removed that the state has: load it into a new ensemble")
-    before = ensemble._options
+    names = ("_options", "_first", "_later")  # the last two are there once there are options
+    before = {name: vars(ensemble)[name] for name in names if name in vars(ensemble)}
+    store = copy.copy(ensemble._store)
+    store.momentum, store.slack_momentum = dict(store.momentum), dict(store.slack_momentum)
     if state.get("options"):
         ensemble._settle(state["options"])
     try:
         _check(ensemble, state)
     except ValueError:
-        if before:
-            ensemble._settle(before)
+        vars(ensemble).update(before, _store=store)
         raise
     _take(ensemble, state)
 

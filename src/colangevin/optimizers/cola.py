@@ -109,7 +109,8 @@ class CoLA(Optimizer):
         super().__init__(params, defaults)
         self._collecting = None
         weights = (p for group in self.param_groups for p in group["params"])
-        self._noise = Noise(generator, checksum(weights), fused=self._fuse)
+        salt = checksum(weights) if generator is None else 0
+        self._noise = Noise(generator, salt, fused=self._fuse)
         placement.commit(placements, self.state)
 
     def _prepare(self) -> None:
@@ -165,13 +166,14 @@ class CoLA(Optimizer):
     def _move(self, closure: Callable[[], Any] | None) -> None:
         """Move every group once with the gradients as they stand."""
         try:
-            self._run_groups()
+            actives = self._run_groups()
         except Exception:
             self._planner.undo(self.state)
             raise
-        self._planner.keep()
+        self._planner.keep(self.param_groups, actives)
 
-    def _run_groups(self) -> None:
+    def _run_groups(self) -> list[list[int]]:
+        """Return which parameters of each group have moved."""
         groups = self.param_groups
         # All gradients are looked at before anything is changed.
         actives = [placement.with_gradient(group) for group in groups]
@@ -186,6 +188,7 @@ class CoLA(Optimizer):
             self._run_with_adaptive([(i, actives[i]) for i in adaptive if actives[i]], plans)
         else:
             execution.run(plans, self.state, self._noise, self._fused)
+        return actives
 
     def _run_with_adaptive(
         self, adaptive: Sequence[tuple[int, list[int]]], plans: Sequence[Plan]

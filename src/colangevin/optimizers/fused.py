@@ -56,7 +56,7 @@ class Fused:
 
         ``fill`` overwrites a tensor with standard normals.
         """
-        if not self.works or not _is_scalar(plan.bucket.constraint):
+        if not self.works or gradient.dim() != 1 or not _is_scalar(plan.bucket.constraint):
             return False
         gradient = gradient.contiguous()  # a kernel knows no other layout
         # Plans stay the same from step to step, and so does all that follows from them.

@@ -121,11 +121,11 @@ def _place(bucket: Bucket, strict: bool) -> Tensor | None:
 @torch.no_grad()
 def slacks(
     group: dict[str, Any], written: Sequence[Tensor], state_of: StateOf
-) -> list[tuple[Tensor, Tensor, Tensor]]:
+) -> list[tuple[Tensor, Tensor]]:
     """Slack that no longer belongs to the weights that were written to, and what does.
 
     Returns:
-        The parameter that keeps a slack, its weights, and its new slack.
+        The parameter that keeps a slack, and its new slack.
     """
     found = []
     ours = {id(parameter) for parameter in written}
@@ -143,8 +143,7 @@ def slacks(
         assert size is not None
         lifted = torch.copysign(size, state.slack)
         slack = torch.where(off, lifted, state.slack) if off.shape == lifted.shape else lifted
-        shape = state_of[owner][SLACK].shape
-        found.append((owner, owner.detach().clone(), slack.reshape(shape)))
+        found.append((owner, slack.reshape(state_of[owner][SLACK].shape)))
     return found
 
 

@@ -52,9 +52,8 @@ class Planner:
         self._buckets: dict[tuple[int, ...], list[tuple[Bucket, Resident | None]]] = {}
         self._plans: dict[int, tuple[tuple[object, ...], list[Plan]]] = {}
         self._settled: dict[int, Constraint] = {}
-        self._moved: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
-        self._versions: dict[int, tuple[int, int]] = {}
-        self._moving: list[Tensor] = []
+        self._before: dict[int, tuple[Tensor, Tensor, dict[str, Any]]] = {}
+        self._versions: dict[int, tuple[object, ...]] = {}
 
     def plan(
         self, index: int, group: dict[str, Any], active: list[int], state_of: StateOf
@@ -98,16 +97,22 @@ class Planner:
             return
         for parameter in group["params"]:
             if self._settled.get(id(parameter), constraint) is not constraint:
+                self._remember(parameter, state_of)
                 state_of.pop(parameter, None)
         placements = placement.of_group(group, self._strict)
         for parameter in (p for bucket, _ in placements for p in bucket.parameters):
-            entry = dict(state_of.get(parameter, {}))
-            self._moved.append((parameter, parameter.detach().clone(), entry))
+            self._remember(parameter, state_of)
         placement.commit(placements, state_of)
-        for parameter, old, slack in placement.slacks(group, written, state_of):
-            self._moved.append((parameter, old, dict(state_of[parameter])))
+        for parameter, slack in placement.slacks(group, written, state_of):
+            self._remember(parameter, state_of)
             state_of[parameter][SLACK] = slack
         self._settled.update((id(p), constraint) for p in group["params"])
+
+    def _remember(self, parameter: Tensor, state_of: StateOf) -> None:
+        """Keep what a parameter was before this step, for ``undo``."""
+        if id(parameter) not in self._before:
+            entry = dict(state_of.get(parameter, {}))
+            self._before[id(parameter)] = (parameter, parameter.detach().clone(), entry)
 
     @staticmethod
     def _identities(group: dict[str, Any], indices: Sequence[int]) -> tuple[int, ...]:
@@ -116,34 +121,29 @@ class Planner:
 
     def _written(self, group: dict[str, Any], active: list[int]) -> list[Tensor]:
         """The constrained parameters that have been written to since the last step."""
-        if isinstance(group["constraint"], Unconstrained) or torch.compiler.is_compiling():
-            return []
-        parameters = [group["params"][i] for i in active]
-        self._moving += parameters
-        known = [(p, self._versions.get(id(p))) for p in parameters]
+        known = [(p, self._versions.get(id(p))) for p in _watched(group, active)]
         return [p for p, version in known if version is not None and version != _version(p)]
 
-    def keep(self) -> None:
+    def keep(self, groups: Sequence[dict[str, Any]], actives: Sequence[list[int]]) -> None:
         """The step was made: what ``settle`` has moved stays where it is."""
-        self._moved.clear()
-        for parameter in self._moving:
-            self._versions[id(parameter)] = _version(parameter)
-        self._moving.clear()
+        self._before.clear()
+        for group, active in zip(groups, actives, strict=True):
+            for parameter in _watched(group, active):
+                self._versions[id(parameter)] = _version(parameter)
 
     @torch.no_grad()
     def undo(self, state_of: StateOf) -> None:
         """The step has failed: put back what ``settle`` has moved for it."""
-        for parameter, old, entry in self._moved:
+        for parameter, old, entry in self._before.values():
             parameter.copy_(old)
             self._settled.pop(id(parameter), None)
             if entry:
                 state_of[parameter] = entry
             else:
                 state_of.pop(parameter, None)
-        self._moving.clear()
-        if self._moved:
+        if self._before:
             self._plans.clear()  # a plan that is kept does not settle again
-        self._moved.clear()
+        self._before.clear()
 
     def buckets(
         self, group: dict[str, Any], indices: Sequence[int]
@@ -161,9 +161,16 @@ class Planner:
         return self._buckets[key]
 
 
-def _version(parameter: Tensor) -> tuple[int, int]:
+def _watched(group: dict[str, Any], active: list[int]) -> list[Tensor]:
+    """The parameters for which it matters whether the user writes to them."""
+    if isinstance(group["constraint"], Unconstrained) or torch.compiler.is_compiling():
+        return []
+    return [group["params"][i] for i in active]
+
+
+def _version(parameter: Tensor) -> tuple[object, ...]:
     """What changes when a parameter is written to, or gets other memory (``p.data = ...``)."""
-    return parameter._version, parameter.data_ptr()
+    return parameter._version, parameter.data_ptr(), parameter.stride()
 
 
 def by_age(

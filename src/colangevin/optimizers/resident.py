@@ -28,7 +28,7 @@ class Resident:
         self._state: State | None = None
         self._views: list[Tensor] = []
         self._parts: list[Tensor] = []
-        self._places: list[tuple[int, torch.dtype]] = []
+        self._places: list[tuple[int, torch.dtype, tuple[int, ...]]] = []
         self._bound: list[tuple[Tensor, dict[str, Any], list[tuple[str, Tensor]]]] = []
         self._unbound = True
         self._lies_flat = True
@@ -77,7 +77,7 @@ class Resident:
             for key, part in parts:
                 if entry.get(key) is not part:
                     return False  # another batch has moved some of the parameters
-        return self._places == [(p.data_ptr(), p.dtype) for p in self.bucket.parameters]
+        return self._places == self._find()
 
     def _adopt(self, state_of: StateOf, momentum: bool) -> State:
         """Read the state in the general way; ``commit`` lets the entries view its batches."""
@@ -86,9 +86,13 @@ class Resident:
         self._state = self.bucket.read(state_of, momentum)
         self._views = [constraint.to_batch(p.detach()) for p in self.bucket.parameters]
         self._parts = list(self._state.position.split(self._rows))
-        self._places = [(p.data_ptr(), p.dtype) for p in self.bucket.parameters]
+        self._places = self._find()
         self._unbound = True
         return self._state
+
+    def _find(self) -> list[tuple[int, torch.dtype, tuple[int, ...]]]:
+        """Where the parameters lie now, and how."""
+        return [(p.data_ptr(), p.dtype, p.stride()) for p in self.bucket.parameters]
 
     def _bind(self, state_of: StateOf, state: State) -> None:
         bucket = self.bucket

@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import colangevin as cl
-from colangevin.data import cifar10, normalise, random_flip
-from colangevin.models.mobilenet import MobileNetV2
+from colangevin.lab.data import cifar10, normalise, random_flip
+from colangevin.lab.models.mobilenet import MobileNetV2
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "multirate_finetune"

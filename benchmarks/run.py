@@ -8,9 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from colangevin.bench import bars, plot, report
-from colangevin.bench.record import Record
-from colangevin.cli.bench import run_bench
+from colangevin.lab.bench import bars, plot, report
+from colangevin.lab.bench.record import Record
+from colangevin.lab.cli.bench import run_bench
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

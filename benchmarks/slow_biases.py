@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import colangevin as cl
-from colangevin.data import FOUR_TURNS
+from colangevin.lab.data import FOUR_TURNS
 
 RESULTS = Path(__file__).parent / "results"
 NODES, POINTS, BATCH = 100, 1_000, 50

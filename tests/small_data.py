@@ -39,7 +39,7 @@ def write_texts(root: Path, words: int = 30) -> None:
 def any_hash() -> Iterator[None]:
     """Take files that are not the official ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("colangevin.data.files._md5", lambda path, expected: expected)
+        patch.setattr("colangevin.lab.data.files._md5", lambda path, expected: expected)
         yield
 
 

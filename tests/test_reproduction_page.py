@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from colangevin.experiments.page import page
-from colangevin.experiments.registry import EXPERIMENTS
-from colangevin.experiments.results import read_results
+from colangevin.lab.experiments.page import page
+from colangevin.lab.experiments.registry import EXPERIMENTS
+from colangevin.lab.experiments.results import read_results
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

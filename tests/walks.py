@@ -15,10 +15,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from colangevin.experiments import registry
-from colangevin.experiments.experiment import Claim, Experiment, Job, Table
-from colangevin.experiments.log import Log, pack, unpack
-from colangevin.experiments.records import Records
+from colangevin.lab.experiments import registry
+from colangevin.lab.experiments.experiment import Claim, Experiment, Job, Table
+from colangevin.lab.experiments.log import Log, pack, unpack
+from colangevin.lab.experiments.records import Records
 
 NAME = "walks"
 STEPS = 200
@@ -112,7 +112,7 @@ def alone() -> Iterator[dict[str, Experiment]]:
 
 def main() -> None:
     """Run ``cola``; a module of this name has the experiment, __main__ cannot be imported."""
-    from colangevin.cli.main import run as run_program
+    from colangevin.lab.cli.main import run as run_program
 
     registry.EXPERIMENTS[NAME] = importlib.import_module(NAME).WALKS
     run_program()

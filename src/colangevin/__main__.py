@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colangevin.cli.main import run
+from colangevin.lab.cli.main import run
 
 if __name__ == "__main__":
     run()

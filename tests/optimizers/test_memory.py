@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from colangevin import Circle, CoLA, Orthogonal
-from colangevin.bench.timing import scratch_bytes
+from colangevin.lab.bench.timing import scratch_bytes
 from colangevin.optimizers import fused
 from registry import normals
 

@@ -1,0 +1,1 @@
+"""The program `cola`: command line, experiments, benchmarks, data and models."""

@@ -1,0 +1,140 @@
+"""A whole run: works in, record out."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from types import ModuleType
+
+import torch
+
+from colangevin import checks
+from colangevin.lab.bench import bars, machine, scaling, seeds
+from colangevin.lab.bench.measure import Environment, measure
+from colangevin.lab.bench.record import Record
+from colangevin.lab.bench.timing import Effort, Tick
+from colangevin.lab.bench.training import work_e
+from colangevin.lab.bench.works import Sizes, Work, work_a, work_b, work_c, work_d
+from colangevin.lab.machine import threads
+
+LETTERS: dict[str, Callable[[Sizes], list[Work]]] = {
+    "a": lambda sizes: [work_a(sizes)],
+    "b": lambda sizes: [work_b(sizes)],
+    "c": lambda sizes: [work_c(sizes)],
+    "d": lambda sizes: [work_d(sizes)],
+    "e": work_e,
+    "f": scaling.work_f,
+    "g": seeds.work_g,
+}
+
+LARGEST_SEED = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is asked for.
+
+    Attributes:
+        works: letters of the works.
+        effort: how much time goes into what.
+        sizes: how large the works are.
+        threads: of torch; None for its own choice.
+        seed: of weights, gradients and noise.
+
+    Raises:
+        ValueError, TypeError: naming the bad value.
+    """
+
+    works: Sequence[str] = tuple(LETTERS)
+    effort: Effort = field(default_factory=Effort)
+    sizes: Sizes = field(default_factory=Sizes)
+    threads: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        unknown = [letter for letter in self.works if letter not in LETTERS]
+        if unknown or not self.works:
+            names = ", ".join(LETTERS)
+            raise ValueError(f"works must be some of {names}, got {', '.join(unknown) or 'none'}")
+        checks.count("rounds", self.effort.rounds)
+        if self.threads is not None:
+            checks.count("threads", self.threads)
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise ValueError(f"seed must lie between 0 and {LARGEST_SEED}, got {self.seed}")
+
+
+def ticks(settings: Settings) -> int:
+    """How often ``run`` calls its ``tick``, at most."""
+    total = 0
+    for letter in settings.works:
+        for work in LETTERS[letter](settings.sizes):
+            total += 2 * len(work.entries) + _effort(settings.effort, letter).rounds
+    return total
+
+
+def run(settings: Settings, reference: ModuleType | None, tick: Tick) -> Record:
+    """Run the works; an interruption ends the run with what is done."""
+    start = time.perf_counter()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with threads(settings.threads), warnings.catch_warnings():
+        # What peers warn of is theirs, and what the library warns of becomes a note.
+        warnings.simplefilter("ignore")
+        record = Record(machine.describe(device), asdict(settings))
+        try:
+            for letter in settings.works:
+                begun = time.perf_counter()
+                _run_letter(letter, settings, reference, device, record, tick)
+                record.work_seconds[letter] = round(time.perf_counter() - begun, 1)
+        except KeyboardInterrupt:
+            record.complete = False
+    record.slopes = scaling.slopes(record.rows)
+    record.bars = bars.judge(record)
+    record.seconds = round(time.perf_counter() - start, 1)
+    return record
+
+
+def _run_letter(
+    letter: str,
+    settings: Settings,
+    reference: ModuleType | None,
+    device: torch.device,
+    record: Record,
+    tick: Tick,
+) -> None:
+    effort = _effort(settings.effort, letter)
+    environment = Environment(effort, device, reference, settings.seed)
+    for work in LETTERS[letter](settings.sizes):
+        record.rows += measure(work, environment, partial(_named, tick, work))
+        record.works[letter] = work.title
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _named(tick: Tick, work: Work, what: str) -> None:
+    size = "" if work.x is None else f" {work.x:,.0f}"
+    tick(f"({work.letter}) {work.series}{size} {what}")
+
+
+def _effort(effort: Effort, letter: str) -> Effort:
+    return scaling.shorter(effort) if letter in "fg" else effort
+
+
+def quick(effort: Effort) -> Effort:
+    """Enough to see that everything works, too little to believe the figures."""
+    return replace(
+        effort,
+        rounds=min(effort.rounds, 2),
+        round_seconds=min(effort.round_seconds, 0.02),
+        seconds=min(effort.seconds, 0.5),
+        patience=min(effort.patience, 1.0),
+        ours_seconds=min(effort.ours_seconds, 1.0),
+        peers_seconds=min(effort.peers_seconds, 0.2),
+    )
+
+
+def full(effort: Effort) -> Effort:
+    """All steps, and slow peers as well, if it takes a quarter of an hour."""
+    return replace(effort, seconds=12.0, patience=60.0, ours_seconds=240.0, peers_seconds=10.0)

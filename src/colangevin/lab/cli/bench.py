@@ -1,0 +1,124 @@
+"""``cola bench``: progress, tables and files around :mod:`colangevin.lab.bench`."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from colangevin.lab.bench import literal, report
+from colangevin.lab.bench.record import Record
+from colangevin.lab.bench.run import LETTERS, Settings, full, quick, run, ticks
+from colangevin.lab.bench.timing import Effort
+from colangevin.lab.bench.works import QUICK, Sizes
+
+BAD_ARGUMENT = 2
+INTERRUPTED = 130
+NAME = "bench"
+
+
+def run_bench(
+    *,
+    works: str | None = None,
+    out: Path = Path("out"),
+    rounds: int | None = None,
+    short: bool = False,
+    complete: bool = False,
+    threads: int | None = None,
+    seed: int = 0,
+    reference: Path | None = None,
+    sizes: Sizes | None = None,
+    effort: Effort | None = None,
+) -> int:
+    """Run the works, print the tables, write JSON, picture and page; return the exit code.
+
+    Args:
+        works: letters, separated by commas; None for all.
+        out: directory of the files.
+        rounds: how often the contestants take turns.
+        short: small works and little time.
+        complete: all steps of every row, and slow peers as well.
+        threads: of torch.
+        seed: of weights, gradients and noise.
+        reference: file of the printed formulas.
+        sizes: of the works, in the place of the usual ones.
+        effort: times, in the place of the usual ones.
+    """
+    console = Console()
+    try:
+        chosen = _effort(effort or Effort(), rounds, short, complete)
+        settings = Settings(
+            works=_letters(works),
+            effort=chosen,
+            sizes=sizes or (QUICK if short else Sizes()),
+            threads=threads,
+            seed=seed,
+        )
+        module = None if reference is None else literal.load(reference)
+        _prepare(out)
+    except (OSError, TypeError, ValueError) as error:
+        Console(stderr=True).print(f"cola bench: {error}", soft_wrap=True, markup=False)
+        return BAD_ARGUMENT
+    record = _run_with_progress(settings, module, console)
+    for table in report.tables(record):
+        console.print(table)
+    if not record.complete:
+        console.print("Stopped; this is what is done.")
+    _write(record, out, console)
+    return 0 if record.complete else INTERRUPTED
+
+
+def _letters(works: str | None) -> list[str]:
+    if works is None:
+        return list(LETTERS)
+    return list(dict.fromkeys(name.strip() for name in works.split(",") if name.strip()))
+
+
+def _effort(effort: Effort, rounds: int | None, short: bool, complete: bool) -> Effort:
+    if short and complete:
+        raise ValueError("quick and full exclude each other")
+    if short:
+        effort = quick(effort)
+    if complete:
+        effort = full(effort)
+    return effort if rounds is None else replace(effort, rounds=rounds)
+
+
+def _prepare(out: Path) -> None:
+    """Fail before the run, not after it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise OSError(f"cannot write to {out}: {error.strerror or error}") from None
+
+
+def _run_with_progress(
+    settings: Settings, reference: ModuleType | None, console: Console
+) -> Record:
+    columns = (BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=ticks(settings))
+
+        def tick(what: str) -> None:
+            progress.update(task, advance=1, description=what)
+
+        return run(settings, reference, tick)
+
+
+def _write(record: Record, out: Path, console: Console) -> None:
+    # Imported here: a second or two, which no one should wait for before the run.
+    from colangevin.lab.bench import plot
+
+    paths = [out / f"{NAME}{suffix}" for suffix in (".json", ".png", ".md")]
+    record.save(paths[0])
+    plot.save(record, paths[1])
+    page = report.markdown(record, picture=paths[1].name, json=paths[0].name)
+    paths[2].write_text(page, encoding="utf-8")
+    for path in paths:
+        console.print(f"Wrote {path}", soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,141 @@
+"""The program ``cola``: one subcommand a task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+try:
+    import typer
+except ModuleNotFoundError as error:  # a bare install has the library only
+    raise SystemExit(
+        f"cola needs the package {error.name}: pip install 'colangevin[cli]'"
+    ) from None
+
+app = typer.Typer(
+    name="cola",
+    help="Constrained, partitioned and multirate Langevin dynamics for PyTorch networks.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.callback()
+def main() -> None:
+    """Constrained Langevin dynamics: a demo, benchmarks, and the paper's experiments."""
+
+
+@app.command()
+def demo(
+    seed: Annotated[int, typer.Option(help="Seed of data, weights, batches and noise.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs to train; the paper uses 10,000 (default: 600).")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="A directory, or the picture's file name (.png, .pdf or .svg).")
+    ] = Path("out"),
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes to use (default: one a processor, at most 5).")
+    ] = None,
+) -> None:
+    """Train five methods on the two-turn spiral; print a table and draw a picture."""
+    # Imported here: torch and matplotlib take seconds, and --help needs neither.
+    from colangevin.lab.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(seed=seed, epochs=epochs, out=out, jobs=jobs))
+
+
+@app.command()
+def bench(
+    works: Annotated[
+        str | None, typer.Option(help="Letters of the works, such as a,c (default: all, a to g).")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory of the JSON, picture and page.")] = Path(
+        "out"
+    ),
+    rounds: Annotated[
+        int | None, typer.Option(help="How often the contestants take turns (default: 8).")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small works, rough figures.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="1,000 steps in every row, slow peers as well.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option(help="Threads of torch.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of weights, gradients and noise.")] = 0,
+    reference: Annotated[
+        Path | None, typer.Option(help="tests/reference.py of a checkout: the printed formulas.")
+    ] = None,
+) -> None:
+    """Time the optimizer against others, with memory and violation; < 5 minutes on 2 cores."""
+    from colangevin.lab.cli.bench import run_bench
+
+    raise typer.Exit(
+        run_bench(
+            works=works,
+            out=out,
+            rounds=rounds,
+            short=quick,
+            complete=full,
+            threads=threads,
+            seed=seed,
+            reference=reference,
+        )
+    )
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="An experiment, or list to see what there is.")],
+    scale: Annotated[
+        str, typer.Option(help="smoke, laptop, full, or another one that the list has.")
+    ] = "laptop",
+    runs: Annotated[
+        int | None, typer.Option(help="Runs of each method (default: the scale's number).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of data, weights, batches and noise.")] = 0,
+    data: Annotated[
+        Path | None, typer.Option(help="Data directory (default: COLA_DATA, then the cache).")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Records go to OUT/NAME.")] = Path("out"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the records that are there.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes to use (default: one a processor).")
+    ] = None,
+) -> None:
+    """Run an experiment of the paper; it can be stopped at any time and resumed."""
+    from colangevin.lab.cli.reproduce import run_reproduce
+
+    raise typer.Exit(
+        run_reproduce(
+            name=name,
+            scale=scale,
+            runs=runs,
+            seed=seed,
+            data=data,
+            out=out,
+            resume=resume,
+            jobs=jobs,
+        )
+    )
+
+
+@app.command()
+def report(
+    directory: Annotated[
+        Path, typer.Argument(help="An experiment's records, or a directory of several.")
+    ],
+    page: Annotated[
+        Path | None, typer.Option(help="Also write a page in Markdown with all experiments.")
+    ] = None,
+) -> None:
+    """Draw figures, tables and one HTML report from the records of experiments."""
+    from colangevin.lab.cli.report import run_report
+
+    raise typer.Exit(run_report(directory=directory, page=page))
+
+
+def run() -> None:
+    """Run the program with the arguments of the process."""
+    app(prog_name="cola")

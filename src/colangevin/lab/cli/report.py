@@ -1,0 +1,72 @@
+"""``cola report``: files and tables around :mod:`colangevin.lab.experiments.results`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from colangevin.lab.cli.complaint import BAD_ARGUMENT, complain
+from colangevin.lab.experiments.html_report import html_report
+from colangevin.lab.experiments.page import page as markdown_page
+from colangevin.lab.experiments.page import verdict_counts
+from colangevin.lab.experiments.results import Results, headline, read_results, write_files
+from colangevin.lab.experiments.writing import write_text
+
+
+def run_report(directory: Path, page: Path | None) -> int:
+    """Read records, write figures, tables, report and page; return the exit code."""
+    console = Console()
+    try:
+        found = read_results(directory)
+        written = write_report(found, directory)
+        if page is not None:
+            page.parent.mkdir(parents=True, exist_ok=True)
+            write_text(page, markdown_page(found, directory.resolve(), page.resolve()))
+            written.append(page)
+    except (OSError, ValueError) as error:
+        complain("report", error)
+        return BAD_ARGUMENT
+    for results in found:
+        print_results(results, console)
+    say_written(written, console)
+    return 0
+
+
+def write_report(found: list[Results], directory: Path) -> list[Path]:
+    """Write figures and tables beside the records, and one report; return all paths."""
+    written = []
+    parts = []
+    for results in found:
+        folder = results.records.directory or directory
+        pictures, table = write_files(results, folder)
+        parts.append((results, pictures))
+        written += [*pictures, table]
+    report = directory / "report.html"
+    write_text(report, html_report(parts))
+    return [*written, report]
+
+
+def print_results(results: Results, console: Console) -> None:
+    """Print the table and how many claims are reproduced."""
+    console.print(headline(results), markup=False, highlight=False)
+    if results.missing:
+        names = ", ".join(results.missing)
+        console.print(f"Not complete: {names}.", markup=False, highlight=False)
+    if results.table.rows:
+        table = Table(box=box.SIMPLE_HEAD)
+        for column in results.table.columns:
+            table.add_column(column)
+        for row in results.table.rows:
+            table.add_row(*row)
+        console.print(table, markup=False)
+    if results.claims:
+        console.print(f"The paper's claims: {verdict_counts(results)}.", highlight=False)
+
+
+def say_written(paths: list[Path], console: Console) -> None:
+    """Name the files."""
+    for path in paths:
+        console.print(f"Wrote {path}", soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,142 @@
+"""``cola reproduce``: progress, table and files around an experiment that runs."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from colangevin.errors import DataError, RecordError
+from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
+from colangevin.lab.cli.interrupt import interrupt_flag
+from colangevin.lab.cli.report import print_results, say_written, write_report
+from colangevin.lab.experiments.records import read_records
+from colangevin.lab.experiments.registry import EXPERIMENTS, find
+from colangevin.lab.experiments.results import duration, results_of, sentence
+from colangevin.lab.experiments.running import Plan, prepare
+from colangevin.lab.experiments.running import run as run_plan
+
+
+def run_reproduce(
+    name: str,
+    scale: str,
+    runs: int | None,
+    seed: int,
+    data: Path | None,
+    out: Path,
+    resume: bool,
+    jobs: int | None,
+) -> int:
+    """Run the experiment, print the table, write figures and report; return the exit code."""
+    console = Console()
+    if name == "list":
+        console.print(_list())
+        return 0
+    try:
+        plan = prepare(find(name), scale, runs, seed, data, out, resume, jobs)
+    except (OSError, ValueError) as error:
+        complain("reproduce", error)
+        return BAD_ARGUMENT
+    again = ["cola", "reproduce", name, "--scale", scale, "--seed", str(seed), "--out", str(out)]
+    for option, value in (("--runs", runs), ("--data", data), ("--jobs", jobs)):
+        again += [] if value is None else [option, str(value)]
+    return _carry_out(plan, shlex.join([*again, "--resume"]), console)
+
+
+def _carry_out(plan: Plan, again: str, console: Console) -> int:
+    try:
+        with interrupt_flag() as interrupted:
+            _announce(plan, console)
+            complete = _run_with_progress(plan, console, interrupted)
+        if complete:
+            results = results_of(read_records(plan.directory))
+            written = write_report([results], plan.directory)
+    except (OSError, DataError, RecordError) as error:  # another error is a mistake of the program
+        complain("reproduce", error)
+        return BAD_ARGUMENT
+    if not complete:
+        console.print("Stopped; what is done is saved. Go on with", highlight=False)
+        console.print(f"  {again}", soft_wrap=True, markup=False, highlight=False)
+        return INTERRUPTED
+    print_results(results, console)
+    say_written(written, console)
+    return 0
+
+
+def _announce(plan: Plan, console: Console) -> None:
+    settings, count = plan.settings, len(plan.jobs)
+    lines = [
+        f"{plan.experiment.name}: {sentence(plan.experiment.title)}",
+        f"Scale {settings['scale']}, {settings['runs']} runs, seed {settings['seed']}; "
+        f"{len(plan.todo)} of {count} jobs to do, {plan.processes} at once.",
+    ]
+    console.print("\n".join(lines), markup=False, highlight=False)
+
+
+def _run_with_progress(plan: Plan, console: Console, interrupted: Callable[[], bool]) -> bool:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        bars = _Bars(progress, plan)
+
+        def report(job: str, done: float) -> bool:
+            if job:
+                bars.update(job, done)
+            return not interrupted()
+
+        return run_plan(plan, report)
+
+
+class _Bars:
+    """A bar for each job that is at work, one for all of them, and a line for what is done."""
+
+    def __init__(self, progress: Progress, plan: Plan) -> None:
+        self._progress = progress
+        self._bars: dict[str, TaskID] = {}
+        self._shares = dict.fromkeys(plan.todo, 0.0)
+        self._started: dict[str, float] = {}
+        self._all = progress.add_task("all jobs", total=max(1, len(plan.todo)))
+
+    def update(self, job: str, done: float) -> None:
+        if job not in self._bars:
+            self._bars[job] = self._progress.add_task(job, total=1.0)
+            self._started[job] = time.perf_counter()
+        if done >= 1.0 > self._shares[job]:
+            seconds = duration(time.perf_counter() - self._started[job])
+            self._progress.console.print(f"{job}: done, {seconds}", highlight=False)
+            self._progress.update(self._bars[job], visible=False)
+        self._shares[job] = done
+        self._progress.update(self._bars[job], completed=done)
+        self._progress.update(self._all, completed=sum(self._shares.values()))
+
+
+def _list() -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for header in ("name", "what", "source", "scales and rough times", "data"):
+        table.add_column(header, no_wrap=header in ("name", "data"))
+    for experiment in EXPERIMENTS.values():
+        scales = [
+            f"{scale}: {settings['runs']} run{'' if settings['runs'] == 1 else 's'}"
+            + (f", {experiment.times[scale]}" if scale in experiment.times else "")
+            for scale, settings in experiment.scales.items()
+        ]
+        data = ", ".join(experiment.data) or "none"
+        table.add_row(experiment.name, experiment.title, experiment.source, "\n".join(scales), data)
+    return table

@@ -1,0 +1,29 @@
+"""Data sets: spirals and trigonometric curves, made here; images and texts, from files."""
+
+from colangevin.lab.data.augment import channel_statistics, normalise, random_crop, random_flip
+from colangevin.lab.data.cifar import cifar10
+from colangevin.lab.data.idx import ImageData, fashion_mnist, mnist
+from colangevin.lab.data.spirals import FOUR_TURNS, TWO_TURNS, Spiral
+from colangevin.lab.data.text import Corpus, Vocabulary, batchify, penn_treebank, wikitext2, windows
+from colangevin.lab.data.trigonometric import Trigonometric
+
+__all__ = [
+    "FOUR_TURNS",
+    "TWO_TURNS",
+    "Corpus",
+    "ImageData",
+    "Spiral",
+    "Trigonometric",
+    "Vocabulary",
+    "batchify",
+    "channel_statistics",
+    "cifar10",
+    "fashion_mnist",
+    "mnist",
+    "normalise",
+    "penn_treebank",
+    "random_crop",
+    "random_flip",
+    "wikitext2",
+    "windows",
+]

@@ -1,0 +1,249 @@
+"""Verdicts on what the paper states: orderings, and numbers with standard deviations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from colangevin.lab.experiments.experiment import (
+    NOT_MEASURED,
+    NOT_REPRODUCED,
+    ORDERING,
+    REPRODUCED,
+    Claim,
+)
+from colangevin.lab.experiments.records import Record, mean_std, summary
+
+
+class Measured(NamedTuple):
+    """What a method reached, one number a run; NaN for a run that diverged."""
+
+    label: str
+    values: Sequence[float]
+
+    def text(self, digits: int = 2) -> str:
+        """Mean ± standard deviation, with the number of runs."""
+        return summary(self.values, digits)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of the records by which methods are compared.
+
+    Attributes:
+        key: in the records.
+        label: what it is, with its unit.
+        sign: 1 if more is better, -1 if less is.
+        factor: to multiply it with.
+        digits: after the point.
+    """
+
+    key: str
+    label: str
+    sign: int = -1
+    factor: float = 1.0
+    digits: int = 2
+
+    def of(self, record: Record) -> Measured:
+        """What a method reached.
+
+        Example:
+            >>> record = Record("a", "b", 0, {"label": "SGD"}, final={"x": [0.9, 0.94]})
+            >>> Quantity("x", "accuracy, %", factor=100.0).of(record).text(1)
+            '92.0 ± 2.8 (2 runs)'
+        """
+        values = [self.factor * value for value in record.values(self.key)]
+        return Measured(record.settings["label"], values)
+
+    def text(self, record: Record) -> str:
+        """Mean ± standard deviation, with the number of runs."""
+        return self.of(record).text(self.digits)
+
+    def ahead(self, best: Record, *others: Record) -> Claim:
+        """The claim that one method is better than others."""
+        methods = [self.of(other) for other in others]
+        return ahead(self.label, self.of(best), methods, sign=self.sign, digits=self.digits)
+
+
+def late(record: Record, key: str, factor: float = 1.0) -> list[float]:
+    """Mean of each run over the last tenth of the measurements; NaN if it diverged.
+
+    One measurement after the last step would be at the mercy of the last batches.
+
+    Example:
+        >>> late(Record("a", "b", 0, {}, history={"x": [[1.0, 2.0]] * 10 + [[3.0, None]]}), "x")
+        [3.0, nan]
+    """
+    return over_time(record, key, factor, last=max(1, len(record.history[key]) // 10))
+
+
+def over_time(record: Record, key: str, factor: float = 1.0, last: int = 0) -> list[float]:
+    """Mean of each run over its measurements, or over the last of them.
+
+    Example:
+        >>> over_time(Record("a", "b", 0, {}, history={"x": [[1.0, 2.0], [3.0, 2.0]]}), "x")
+        [2.0, 2.0]
+    """
+    series = record.series(key)[-last:]
+    return [factor * math.fsum(run) / len(series) for run in zip(*series, strict=True)]
+
+
+class Lead(NamedTuple):
+    """By how much a method is better than another, over the runs that both have.
+
+    Runs of the same seed share their data, first weights and batches, so that they are compared
+    one by one.
+
+    Attributes:
+        by: mean of the differences.
+        error: its standard error; NaN if there are fewer than two runs.
+        wins: runs in which it is better.
+        runs: how many were compared.
+        lost: runs in which it diverged and the other did not.
+    """
+
+    by: float
+    error: float
+    wins: int
+    runs: int
+    lost: int = 0
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is better by more than two standard errors, and in no run diverged alone."""
+        return self.by > 2 * self.error and not self.lost
+
+    def text(self, digits: int) -> str:
+        """The lead in words; nothing where one run or none was compared."""
+        if self.runs < 2:
+            return ""
+        by = f"{self.by:+.{digits}f} ± {self.error:.{digits}f} (standard error)"
+        lost = f", diverged alone in {self.lost}" if self.lost else ""
+        return f" ({by}, better in {self.wins} of {self.runs} runs{lost})"
+
+
+def lead(best: Measured, other: Measured, sign: int = 1) -> Lead:
+    """Compare two methods run by run; one whose runs all diverged is behind.
+
+    Args:
+        best: the method that should be ahead.
+        other: another.
+        sign: 1 if more is better, -1 if less is.
+
+    Example:
+        >>> lead(Measured("A", [9.0, 9.2, 9.5]), Measured("B", [8.0, 8.2, 8.6])).text(2)
+        ' (+0.97 ± 0.03 (standard error), better in 3 of 3 runs)'
+    """
+    pairs = list(zip(best.values, other.values, strict=False))
+    gains = [sign * (a - b) for a, b in pairs]
+    lost = sum(math.isfinite(b) and not math.isfinite(a) for a, b in pairs)
+    mean, deviation, count = mean_std(gains)
+    if count:
+        error = deviation / math.sqrt(count)
+        return Lead(mean, error, sum(gain > 0 for gain in gains), count, lost)
+    left, its_left = mean_std(best.values)[2], mean_std(other.values)[2]
+    if left and its_left:  # but no run of both
+        return Lead(math.nan, math.nan, 0, 0, lost)
+    return Lead(math.inf if left else -math.inf, 0.0, 0, 0)
+
+
+def verdict(leads: Iterable[Lead]) -> str:
+    """Whether leads that the paper states are there: clearly, by their means only, or not.
+
+    Example:
+        >>> verdict([Lead(1.0, 0.1, 3, 3), Lead(1.0, 0.8, 2, 3)])
+        'reproduced in ordering only'
+    """
+    found = list(leads)
+    if not all(one.by > 0 for one in found):
+        return NOT_REPRODUCED
+    return REPRODUCED if all(one.clear for one in found) else ORDERING
+
+
+def ahead(
+    text: str, best: Measured, others: Sequence[Measured], *, sign: int = 1, digits: int = 2
+) -> Claim:
+    """The claim that one method is above all others, or below them.
+
+    It is reproduced if the method is better by more than two standard errors, in ordering only
+    if it is better by less.
+
+    Args:
+        text: what is measured.
+        best: the method that the paper has ahead.
+        others: the methods that it is ahead of.
+        sign: 1 if more is better, -1 if less is.
+        digits: of the numbers.
+
+    Example:
+        >>> ahead("accuracy", Measured("A", [9.0, 9.1]), [Measured("B", [8.0, 8.2])]).verdict
+        'reproduced'
+    """
+    relation = ">" if sign > 0 else "<"
+    paper = f"{best.label} {relation} {'; '.join(other.label for other in others)}"
+    ours = "; ".join(f"{one.label} {one.text(digits)}" for one in (best, *others))
+    leads = {other.label: lead(best, other, sign) for other in others}
+    if not leads:
+        return Claim(text, paper, ours, NOT_MEASURED)
+    found = verdict(leads.values())
+    reasons = {
+        NOT_REPRODUCED: "not ahead of",
+        ORDERING: "not shown to be two standard errors ahead of",
+    }
+    short = [
+        f"{label}{one.text(digits)}"
+        for label, one in leads.items()
+        if not (one.by > 0 if found == NOT_REPRODUCED else one.clear)
+    ]
+    why = f"{reasons[found]} {'; '.join(short)}" if short else ""
+    return Claim(text, paper, ours, found, why)
+
+
+def number(
+    text: str,
+    paper: tuple[float, float | None],
+    ours: Measured,
+    ordered: bool,
+    *,
+    digits: int = 2,
+    why: str = "",
+) -> Claim:
+    """The claim that a number has the paper's value.
+
+    It is reproduced if the means are within two standard deviations of both together and the
+    methods are ordered as in the paper; in ordering only if just the latter holds.
+
+    Args:
+        text: what is measured.
+        paper: the paper's value and standard deviation; one that it does not state is taken to
+            be as large as that of the runs.
+        ours: the runs.
+        ordered: whether the method is where the paper has it among the others.
+        digits: of the numbers.
+        why: what is known about a difference, added where there is one.
+
+    Example:
+        >>> number("accuracy", (87.6, 0.1), Measured("A", [87.5, 87.6]), ordered=True).verdict
+        'reproduced'
+    """
+    value, spread = paper
+    stated = f"{value:g}" if spread is None else f"{value:.2f} ± {spread:.2f}"
+    mean, deviation, count = mean_std(ours.values)
+    if not count:
+        return Claim(text, stated, ours.text(digits), NOT_REPRODUCED, "every run diverged")
+    own = _known(deviation)
+    both = math.hypot(own, own if spread is None else spread)
+    if abs(mean - value) <= 2 * both and ordered:
+        return Claim(text, stated, ours.text(digits), REPRODUCED)
+    apart = f"{mean - value:+.{digits}f} from the paper's"
+    if both:
+        apart += f", {abs(mean - value) / both:.1f} standard deviations"
+    apart += "" if ordered else "; not ordered as in the paper"
+    verdict = ORDERING if ordered else NOT_REPRODUCED
+    return Claim(text, stated, ours.text(digits), verdict, f"{apart}; {why}" if why else apart)
+
+
+def _known(deviation: float) -> float:
+    return deviation if math.isfinite(deviation) else 0.0

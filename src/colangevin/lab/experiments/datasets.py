@@ -1,0 +1,45 @@
+"""The datasets that experiments read, checked before hours of work and not in the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from colangevin.errors import DataError
+from colangevin.lab import data
+
+LOADERS: dict[str, Callable[[Path | None], Any]] = {
+    "fashion-mnist": data.fashion_mnist,
+    "mnist": data.mnist,
+    "cifar-10": partial(data.cifar10, batches=(1, 2)),  # no experiment needs more
+    "ptb": data.penn_treebank,
+    "wikitext-2": data.wikitext2,
+}
+
+
+def check(names: Sequence[str], directory: Path | None) -> None:
+    """Read datasets once, so that a missing or damaged file is found out.
+
+    Args:
+        names: of the datasets, keys of ``LOADERS``.
+        directory: the data directory, or None for ``COLA_DATA`` and the cache.
+
+    Raises:
+        DataError: if one is missing or damaged.
+
+    Example:
+        >>> check([], None)
+        >>> check(["fashion-mnist"], Path("/nowhere"))
+        Traceback (most recent call last):
+        ...
+        colangevin.errors.DataError: fashion-mnist: data directory /nowhere is not a directory; \
+name the data directory with --data or COLA_DATA
+    """
+    for name in names:
+        try:
+            LOADERS[name](directory)
+        except DataError as error:
+            hint = "name the data directory with --data or COLA_DATA"
+            raise DataError(f"{name}: {error}; {hint}") from None

@@ -1,0 +1,118 @@
+"""Training an ensemble as a job: measured, saved now and then, and resumed exactly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from colangevin.ensemble import Ensemble
+from colangevin.ensemble.fitting import widen
+from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.values import plain
+
+Measure: TypeAlias = Callable[[Ensemble], Mapping[str, Tensor]]
+
+SAVE_SECONDS = 30.0
+"""What a kill may cost."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What an ensemble is trained on, and when it is measured.
+
+    Attributes:
+        loss: a function of one member's outputs and targets.
+        inputs: the points, of all members or of each.
+        targets: likewise.
+        batch_size: points in a batch.
+        epochs: epochs in all.
+        points: measurements to make, about evenly spaced.
+        measure: returns numbers by name, one a member that is left.
+        per_member: every member has its own data.
+    """
+
+    loss: Callable[[Any, Any], Tensor]
+    inputs: Tensor
+    targets: Tensor
+    batch_size: int
+    epochs: int
+    points: int
+    measure: Measure
+    per_member: bool = False
+
+
+def train(ensemble: Ensemble, training: Training, log: Log) -> bool:
+    """Train from where the log's checkpoint is, or from the start.
+
+    Returns:
+        False if the user wanted an end: everything is saved then.
+    """
+    saved = log.load()
+    if saved is not None:
+        ensemble.load_state_dict(saved["ensemble"])
+    else:
+        _note(ensemble, training, log)
+    spacing = max(1, training.epochs // training.points)
+    last = time.perf_counter()
+    while ensemble.epochs < training.epochs and ensemble.active:
+        ensemble.epoch(
+            training.loss,
+            training.inputs,
+            training.targets,
+            batch_size=training.batch_size,
+            per_member=training.per_member,
+        )
+        due = ensemble.epochs % spacing == 0 or ensemble.epochs == training.epochs
+        if due and ensemble.active:
+            _note(ensemble, training, log)
+        going = log.keep_going(min(0.999, ensemble.epochs / training.epochs))
+        if not going or time.perf_counter() - last > SAVE_SECONDS:
+            log.save({"ensemble": ensemble.state_dict()})
+            last = time.perf_counter()
+        if not going:
+            return False
+    if not ensemble.active:
+        _note_nobody(ensemble, log)
+    return True
+
+
+def _note(ensemble: Ensemble, training: Training, log: Log) -> None:
+    measured = training.measure(ensemble)
+    log.append(
+        epoch=ensemble.epochs,
+        **{name: everyone(ensemble, values) for name, values in measured.items()},
+    )
+
+
+def _note_nobody(ensemble: Ensemble, log: Log) -> None:
+    """A last row without numbers, where every member has diverged."""
+    nobody = [None] * len(ensemble.seeds)
+    names = [name for name in log.record.history if name != "epoch"]
+    log.append(epoch=ensemble.epochs, **dict.fromkeys(names, nobody))
+
+
+def everyone(ensemble: Ensemble, values: Tensor) -> list[float | None]:
+    """Numbers of the members that are left as a list of all, with None for the others.
+
+    Example:
+        >>> import torch
+        >>> ensemble = Ensemble(lambda: torch.nn.Linear(1, 1), range(2))
+        >>> everyone(ensemble, torch.tensor([0.5, 1.5]))
+        [0.5, 1.5]
+    """
+    return plain(widen(ensemble, values))
+
+
+def removals(ensemble: Ensemble) -> list[dict[str, int]]:
+    """The members that diverged, for a record.
+
+    Example:
+        >>> import torch
+        >>> removals(Ensemble(lambda: torch.nn.Linear(1, 1), range(2)))
+        []
+    """
+    return [removal._asdict() for removal in ensemble.removed]

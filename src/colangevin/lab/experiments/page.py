@@ -1,0 +1,142 @@
+"""The page of all experiments in Markdown: what the paper states and what was found."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from colangevin.lab.experiments.experiment import VERDICTS, Experiment
+from colangevin.lab.experiments.registry import EXPERIMENTS
+from colangevin.lab.experiments.results import (
+    Results,
+    capital,
+    duration,
+    headline,
+    markdown_table,
+    sentence,
+)
+
+INTRODUCTION = """# Reproduction
+
+What the paper states, and what this library finds. This page is written by
+`cola report {directory} --page {page}` from the records of the runs, which
+`cola reproduce` makes; `cola reproduce list` names the experiments, their scales and times.
+Values are means over the runs ± one standard deviation; bands and bars in the pictures are two
+standard errors. The wall-clock is that of all jobs of an
+experiment, added up; jobs run at once, one a processor.
+
+An ordering is *reproduced* if one method is better by more than two standard errors, and
+*reproduced in ordering only* if it is better by less, or in a run at a smaller scale than the
+paper's. Methods are compared run by run: runs of the same seed share data, first weights and
+batches, as far as the methods allow. A number is *reproduced* if it differs from the paper's by
+at most twice √(ours² + theirs²), with the standard deviations of the runs (one that the paper does
+not state is taken to be ours), and the methods are ordered as in the paper; a curvature, if it is
+within a factor of 1.25. It is *reproduced in ordering only* if just the order is the paper's.
+"""
+
+CLAIM_COLUMNS = ["what", "paper", "ours", "scale", "wall-clock", "verdict", "why"]
+
+
+def page(found: Sequence[Results], directory: Path, target: Path) -> str:
+    """Write the page, with every registered experiment: one without records is said to be so.
+
+    Args:
+        found: the results, of :func:`colangevin.lab.experiments.results.read_results`.
+        directory: where they were read.
+        target: where the page will be: pictures are named relative to its folder.
+    """
+    by_name = {results.experiment.name: results for results in found}
+    folder = Path(os.path.relpath(target.parent, directory.parent)).as_posix()
+    shown = target.name if folder == "." else f"{folder}/{target.name}"
+    parts = [INTRODUCTION.format(directory=directory.name, page=shown), _summary(by_name)]
+    for name, experiment in EXPERIMENTS.items():
+        if name in by_name:
+            parts.append(_section(by_name[name], target.parent))
+        else:
+            parts.append(_not_run(experiment))
+    return "\n".join(parts)
+
+
+def _summary(found: dict[str, Results]) -> str:
+    rows = []
+    for name, experiment in EXPERIMENTS.items():
+        results = found.get(name)
+        link = f"[{name}](#{name})"
+        if results is None:
+            rows.append([link, experiment.title, experiment.source, "", "", "not run yet"])
+            continue
+        clock = duration(results.records.seconds)
+        verdicts = verdict_counts(results)
+        rows.append([link, experiment.title, experiment.source, results.scale, clock, verdicts])
+    return markdown_table(["experiment", "what", "source", "scale", "wall-clock", "verdicts"], rows)
+
+
+def verdict_counts(results: Results) -> str:
+    """Count the verdicts, such as ``3 reproduced, 1 not reproduced``."""
+    counts = Counter(claim.verdict for claim in results.claims)
+    text = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    return text or "no claims"
+
+
+def _not_run(experiment: Experiment) -> str:
+    note = sentence(experiment.note)
+    return (
+        f"## {experiment.name}\n\n{sentence(experiment.title)} {capital(experiment.source)}: not "
+        f"run yet. {note}".rstrip()
+        + "\n"
+    )
+
+
+def _section(results: Results, folder: Path) -> str:
+    experiment, records = results.experiment, results.records
+    clock = duration(records.seconds)
+    lines = [f"## {experiment.name}\n", f"{sentence(experiment.title)} {headline(results)}\n"]
+    lines.append(f"```sh\n{results.command}\n```\n")
+    if results.missing:
+        lines.append(f"**Not complete**: {', '.join(results.missing)}.\n")
+    lines.append("; ".join(machines(results)) + f". Wall-clock {clock}.\n")
+    lines += [f"{picture}\n" for picture in _pictures(results, folder)]
+    if results.table.rows:
+        lines.append(markdown_table(results.table.columns, results.table.rows))
+    if results.claims:
+        rows = [
+            [claim.text, claim.paper, claim.ours, results.scale, clock, claim.verdict, claim.why]
+            for claim in results.claims
+        ]
+        lines.append(markdown_table(CLAIM_COLUMNS, rows))
+    return "\n".join(lines)
+
+
+def machines(results: Results) -> list[str]:
+    """Name the versions and the machines that the records come from, each once.
+
+    Example:
+        >>> from colangevin.lab.experiments.records import Record, Records
+        >>> versions = {"colangevin": "0.1", "torch": "2.6", "python": "3.12", "threads": 1}
+        >>> machines(Results(None, Records([Record("a", "b", 0, {}, versions)])))
+        ['colangevin 0.1, torch 2.6, python 3.12, 1 thread a job']
+    """
+    lines = []
+    for record in results.records.values():
+        versions = dict(record.versions)
+        threads = versions.pop("threads", None)
+        place = [str(versions.pop(key)) for key in ("system", "cpu") if key in versions]
+        words = [f"{key} {value}" for key, value in versions.items()] + place
+        if threads is not None:
+            words.append(f"{threads} thread{'' if threads == 1 else 's'} a job")
+        lines.append(", ".join(words))
+    return list(dict.fromkeys(lines))
+
+
+def _pictures(results: Results, folder: Path) -> list[str]:
+    """Markdown of the pictures that lie with the records."""
+    directory = results.records.directory
+    if directory is None:
+        return []
+    links = []
+    for path in sorted(directory.glob("*.png")):
+        link = Path(os.path.relpath(path, folder)).as_posix()
+        links.append(f"![{results.experiment.name}: {path.stem.replace('-', ' ')}]({link})")
+    return links

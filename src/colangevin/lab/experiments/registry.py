@@ -1,0 +1,50 @@
+"""The experiments by name, in the order of the paper."""
+
+from __future__ import annotations
+
+from colangevin.lab.experiments import (
+    cifar_orthogonal,
+    depth_orthogonal,
+    depth_penalty,
+    depth_temperature,
+    fashion_circle,
+    spiral_classifiers,
+    spiral_curvature,
+    spiral_gradients,
+    spiral_temperature,
+    transformer_circle,
+)
+from colangevin.lab.experiments.experiment import Experiment
+
+_ALL: tuple[Experiment, ...] = (
+    spiral_classifiers.EXPERIMENT,
+    spiral_curvature.EXPERIMENT,
+    spiral_gradients.EXPERIMENT,
+    spiral_temperature.EXPERIMENT,
+    depth_orthogonal.EXPERIMENT,
+    depth_penalty.EXPERIMENT,
+    depth_temperature.EXPERIMENT,
+    fashion_circle.EXPERIMENT,
+    cifar_orthogonal.EXPERIMENT,
+    transformer_circle.EXPERIMENT,
+)
+
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
+
+
+def find(name: str) -> Experiment:
+    """Return the experiment of a name.
+
+    Raises:
+        ValueError: if there is none.
+
+    Example:
+        >>> find("speech")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        ValueError: unknown experiment 'speech'; there are ...
+    """
+    if name not in EXPERIMENTS:
+        known = ", ".join(EXPERIMENTS) or "none"
+        raise ValueError(f"unknown experiment {name!r}; there are {known}")
+    return EXPERIMENTS[name]

@@ -1,0 +1,240 @@
+"""What records say: an experiment's table, claims and figures, from its records alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from colangevin.errors import RecordError
+from colangevin.lab.experiments.experiment import REPRODUCED, Claim, Experiment, Table
+from colangevin.lab.experiments.records import Records, read_records
+from colangevin.lab.experiments.registry import EXPERIMENTS, find
+from colangevin.lab.experiments.writing import replacing, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI = 120
+
+
+SMALL = ("smoke", "laptop")
+"""Scales at which nothing is reproduced but an ordering."""
+
+
+def modest(claim: Claim, scale: str) -> Claim:
+    """A claim as a run of this scale can support it.
+
+    Example:
+        >>> modest(Claim("accuracy", "97", "97.1 (2 runs)", REPRODUCED), "laptop").verdict
+        'reproduced in ordering only'
+    """
+    if scale not in SMALL or claim.verdict != REPRODUCED:
+        return claim
+    return claim.reduced(f"holds at the scale {scale}, which is reduced")
+
+
+@dataclass(frozen=True)
+class Results:
+    """An experiment and the records of a run of it."""
+
+    experiment: Experiment
+    records: Records
+
+    @cached_property
+    def done(self) -> Records:
+        """The records of complete jobs: what table, claims and figures are made of."""
+        return self.records.completed()
+
+    @cached_property
+    def table(self) -> Table:
+        """The experiment's table; without rows as long as no job is complete."""
+        with self._reading():
+            return self.experiment.table(self.done) if self.done else Table(["method"], [])
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        """What the paper states, and what was found."""
+        with self._reading():
+            claims = self.experiment.claims(self.done) if self.done else []
+        scale = str(self.records.settings.get("scale", "unknown"))
+        return [modest(claim, scale) for claim in claims]
+
+    def figures(self) -> dict[str, Figure]:
+        """The experiment's pictures by name; none as long as no job is complete."""
+        with self._reading():
+            return self.experiment.figures(self.done) if self.done else {}
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Say of a record that lacks something, or has it in another form, that it is damaged."""
+        try:
+            yield
+        except RecordError:
+            raise
+        except (LookupError, TypeError, ValueError) as error:
+            where = self.records.directory or self.experiment.name
+            reason = f"{type(error).__name__}: {error}"
+            raise RecordError(f"a record in {where} is damaged ({reason})") from error
+
+    @property
+    def scale(self) -> str:
+        """The scale of the run and its runs, such as ``full, 100 runs, 10,000 epochs``."""
+        settings, runs = self.records.settings, self.runs
+        counted = "" if runs is None else ", 1 run" if runs == 1 else f", {runs} runs"
+        epochs = settings.get("epochs")
+        length = f", {epochs:,} epochs" if isinstance(epochs, int) else ""
+        return f"{settings.get('scale', 'unknown')}{counted}{length}"
+
+    @property
+    def runs(self) -> int | None:
+        """The runs that were asked for; some jobs may have fewer."""
+        found = [record.settings.get("runs") for record in self.records.values()]
+        return max((runs for runs in found if isinstance(runs, int)), default=None)
+
+    def _planned(self, scale: str) -> list[str]:
+        """Names of the jobs of a scale, with the runs and the seed of the records."""
+        settings = self.experiment.settings(scale, self.runs, self.records.settings.get("seed", 0))
+        return [job.name for job in self.experiment.jobs(settings)]
+
+    @property
+    def asked(self) -> str:
+        """The scale that was asked for: the one that has all jobs of the records."""
+        recorded = str(self.records.settings.get("scale", "laptop"))
+        for scale, settings in self.experiment.scales.items():
+            if settings.get("scale", scale) == recorded and not (
+                set(self.records) - set(self._planned(scale))
+            ):
+                return scale
+        return recorded
+
+    @property
+    def missing(self) -> list[str]:
+        """Jobs that are not complete, or have no record at all."""
+        planned = self._planned(self.asked) if self.asked in self.experiment.scales else []
+        names = dict.fromkeys([*planned, *self.records])
+        return [name for name in names if name not in self.done]
+
+    @property
+    def command(self) -> str:
+        """The command that makes these records."""
+        words = ["cola", "reproduce", self.experiment.name, "--scale", self.asked]
+        if self.runs not in (None, self.experiment.scales.get(self.asked, {}).get("runs")):
+            words += ["--runs", str(self.runs)]
+        words += ["--seed", str(self.records.settings.get("seed", 0))]
+        return " ".join(words + (["--data", "DIR"] if self.experiment.data else []))
+
+
+def read_results(directory: Path) -> list[Results]:
+    """Read the records of one experiment, or of every experiment in a folder of its name.
+
+    Args:
+        directory: ``out/<experiment>``, or ``out``.
+
+    Returns:
+        One entry an experiment, in the order of the registry.
+
+    Raises:
+        ValueError: if there are no records, one is damaged, or an experiment is unknown.
+    """
+    if not directory.is_dir():
+        raise RecordError(f"{directory} is not a directory")
+    below = [directory / name for name in EXPERIMENTS if any((directory / name).glob("*.json"))]
+    return [results_of(read_records(folder)) for folder in below or [directory]]
+
+
+def results_of(records: Records) -> Results:
+    """Bring records and their experiment together.
+
+    Raises:
+        ValueError: if the experiment is unknown.
+    """
+    return Results(find(records.experiment), records)
+
+
+def write_files(results: Results, directory: Path) -> tuple[list[Path], Path]:
+    """Draw the figures and write the table into the experiment's directory.
+
+    Returns:
+        The pictures' paths, in the experiment's order, and the table's.
+    """
+    pictures = []
+    for name, figure in results.figures().items():
+        pictures.append(directory / f"{name}.png")
+        with replacing(pictures[-1]) as file:
+            about = {"Software": None}  # the same picture again has the same bytes
+            figure.savefig(file, format="png", dpi=DPI, facecolor="white", metadata=about)
+    table = directory / "table.md"
+    write_text(table, markdown_table(results.table.columns, results.table.rows))
+    return pictures, table
+
+
+def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    r"""Write a table in Markdown.
+
+    Example:
+        >>> print(markdown_table(["a", "b"], [["1 < 2", "|x|"]]), end="")
+        | a | b |
+        | --- | --- |
+        | 1 < 2 | \|x\| |
+    """
+    head = list(columns)
+    lines = [head, ["---"] * len(head), *rows]
+    cells = [[_cell(text) for text in line] for line in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def _cell(text: str) -> str:
+    """One line, without what Markdown takes for the edge of a cell or for a tag."""
+    return re.sub(r"<(?=[a-zA-Z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
+
+
+def duration(seconds: float) -> str:
+    """Say how long something took, in two units at most.
+
+    Example:
+        >>> [duration(seconds) for seconds in (3.24, 59.96, 61, 3599.9, 7265)]
+        ['3.2 s', '1 min 0 s', '1 min 1 s', '1 h 0 min', '2 h 1 min']
+    """
+    if round(seconds, 1) < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def capital(text: str) -> str:
+    """Begin with a capital letter, and leave the rest.
+
+    Example:
+        >>> capital("figures 1 and 2 (CoLA)")
+        'Figures 1 and 2 (CoLA)'
+    """
+    return text[:1].upper() + text[1:]
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital letter and end with a full stop.
+
+    Example:
+        >>> sentence("fewer epochs"), sentence("")
+        ('Fewer epochs.', '')
+    """
+    return capital(text) + ("" if not text or text.endswith((".", "!", "?")) else ".")
+
+
+def headline(results: Results) -> str:
+    """Where it stands in the paper, at which scale it was run, and how that differs."""
+    settings = results.records.settings
+    seed = f", seed {settings['seed']}" if "seed" in settings else ""
+    parts = [
+        sentence(results.experiment.source),
+        f"Scale {results.scale}{seed}.",
+        sentence(results.experiment.note),
+    ]
+    return " ".join(part for part in parts if part)

@@ -1,0 +1,247 @@
+"""Run an experiment: its jobs over several processes, resumable at any time."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from colangevin import checks
+from colangevin.errors import RecordError
+from colangevin.lab import machine
+from colangevin.lab.experiments import datasets
+from colangevin.lab.experiments.experiment import RUNS, Experiment, Job
+from colangevin.lab.experiments.log import Log, checkpoint_path, plain_settings, read_checkpoint
+from colangevin.lab.experiments.records import Record, Records, read_record, read_records
+from colangevin.lab.experiments.workers import KeepGoing, processors, run_queue
+from colangevin.lab.experiments.writing import sweep
+
+SEEDS = 2**30
+"""How many seeds there are: torch's generators use 32 bits, and a seed is for several streams."""
+
+Progress: TypeAlias = Callable[[str, float], bool]
+"""Told which job has done which share, or "" and 0 while nothing happens; whether to go on."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that has been checked: nothing of it has been written yet.
+
+    Attributes:
+        experiment: the experiment.
+        settings: common settings of its jobs.
+        jobs: all jobs.
+        todo: names of those that are not complete.
+        directory: where the records are.
+        data: data directory, or None.
+        processes: how many jobs run at once.
+        threads: of torch, for each of them.
+    """
+
+    experiment: Experiment
+    settings: dict[str, Any]
+    jobs: list[Job]
+    todo: list[str]
+    directory: Path
+    data: Path | None
+    processes: int
+    threads: int
+
+
+def prepare(
+    experiment: Experiment,
+    scale: str = "laptop",
+    runs: int | None = None,
+    seed: int = 0,
+    data: Path | None = None,
+    out: Path = Path("out"),
+    resume: bool = False,
+    jobs: int | None = None,
+) -> Plan:
+    """Check everything that can be checked before the first job starts.
+
+    Args:
+        experiment: what to run.
+        scale: one of the experiment's scales.
+        runs: how many, in the place of the scale's number.
+        seed: of data, weights, batches and noise.
+        data: data directory, or None for ``COLA_DATA`` and the cache.
+        out: records go to ``out/<experiment>``.
+        resume: go on with the records that are there.
+        jobs: processes to use; None for one a processor.
+
+    Raises:
+        ValueError: if an argument is out of range, data are missing, or records are in the way.
+        OSError: if the output cannot be written.
+    """
+    if runs is not None:
+        checks.count("runs", runs)
+        if runs > RUNS:
+            raise ValueError(f"runs must be at most {RUNS}, got {runs}; other seeds give more")
+    if not 0 <= seed < SEEDS:
+        raise ValueError(f"seed must lie between 0 and {SEEDS - 1}, got {seed}")
+    settings = experiment.settings(scale, runs, seed)
+    planned = experiment.jobs(settings)
+    available = processors() if jobs is None else checks.count("jobs", jobs)
+    # Of all jobs, not of those that are left: a resumed one keeps its number of threads.
+    processes = min(available, len(planned))
+    directory = out / experiment.name
+    done = _done(planned, directory, resume)
+    todo = [job.name for job in planned if job.name not in done]
+    if todo:
+        datasets.check(experiment.data, data)
+    _require_writable(directory)
+    threads = max(1, processors() // processes)
+    return Plan(experiment, settings, planned, todo, directory, data, processes, threads)
+
+
+def run(plan: Plan, progress: Progress = lambda job, done: True) -> bool:
+    """Do the jobs of a plan; return whether all of them are complete.
+
+    Args:
+        plan: what :func:`prepare` returned.
+        progress: told about the jobs; once it returns False, they save and end.
+
+    Raises:
+        DataError: if a job meets missing or damaged data.
+        RecordError: if a checkpoint is damaged.
+    """
+    tasks = [
+        _Task(plan.experiment.run, job, order, plan.directory, plan.data, plan.threads)
+        for order, job in enumerate(plan.jobs)
+        if job.name in plan.todo
+    ]
+
+    def report(index: int, done: float) -> bool:
+        return progress(tasks[index].job.name if index >= 0 else "", done)
+
+    with _locked(plan.directory):
+        sweep(plan.directory)
+        for job in plan.jobs:
+            if job.name not in plan.todo:  # killed between the last record and this
+                checkpoint_path(plan.directory, job.name).unlink(missing_ok=True)
+        results = run_queue(_work, tasks, report, plan.processes) if tasks else {}
+    return len(results) == len(tasks) and all(results.values())
+
+
+def reproduce(
+    experiment: Experiment,
+    scale: str = "laptop",
+    runs: int | None = None,
+    seed: int = 0,
+    data: Path | None = None,
+    out: Path = Path("out"),
+    resume: bool = False,
+    jobs: int | None = None,
+) -> Records:
+    """Run an experiment and return its records; see :func:`prepare` for the arguments.
+
+    Example:
+        >>> import tempfile
+        >>> def flip(job, log):
+        ...     log.finish(heads=[0.4, 0.6][: job.settings["runs"]])
+        >>> coin = Experiment(
+        ...     "coin", "a coin", "folklore", {"smoke": {"runs": 2}},
+        ...     jobs=lambda settings: [Job("coin", "fair", settings)],
+        ...     run=flip, figures=dict, table=dict, claims=list,
+        ... )
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     records = reproduce(coin, "smoke", out=Path(folder))
+        >>> records.text("fair", "heads")
+        '0.5 ± 0.1 (2 runs)'
+    """
+    plan = prepare(experiment, scale, runs, seed, data, out, resume, jobs)
+    run(plan)
+    return read_records(plan.directory)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A job for a process of its own."""
+
+    run: Callable[[Job, Log], None]
+    job: Job
+    order: int
+    directory: Path
+    data: Path | None
+    threads: int
+
+
+def _work(task: _Task, keep_going: KeepGoing) -> bool:
+    """Do one job; return whether it is complete."""
+    checkpoint = checkpoint_path(task.directory, task.job.name)
+    threads = task.threads
+    if checkpoint.exists():  # another number of threads would change the last digits
+        threads = int(read_checkpoint(checkpoint)[0].versions.get("threads", threads))
+    with machine.threads(threads):
+        log = Log(task.job, task.directory, task.data, order=task.order, progress=keep_going)
+        if not checkpoint.exists():
+            log.start()
+        task.run(task.job, log)
+    if log.going and not log.record.complete:
+        raise RuntimeError(f"{task.job.name} of {task.job.experiment} ended without a result")
+    return log.record.complete
+
+
+def _done(jobs: list[Job], directory: Path, resume: bool) -> set[str]:
+    """Names of the jobs that have complete records; all records must belong to this run."""
+    found = sorted([*directory.glob("*.json"), *directory.glob("*.checkpoint.pt")])
+    if found and not resume:
+        raise RecordError(
+            f"{directory} holds records already ({found[0].name}); go on with --resume, or name "
+            "another directory with --out"
+        )
+    by_name = {job.name: job for job in jobs}
+    done = set()
+    for path in found:
+        record = read_checkpoint(path)[0] if path.suffix == ".pt" else read_record(path)
+        _require_equal(path, record, by_name)
+        if record.complete:
+            done.add(record.job)
+    return done
+
+
+def _require_equal(path: Path, record: Record, jobs: dict[str, Job]) -> None:
+    if record.job not in jobs:
+        raise RecordError(f"{path} is the record of a job that these settings do not have")
+    asked, had = plain_settings(jobs[record.job]), record.settings
+    different = [
+        f"{key} was {had.get(key, 'not there')}, now {asked.get(key, 'not there')}"
+        for key in dict.fromkeys([*had, *asked])
+        if key not in had or key not in asked or had[key] != asked[key]
+    ]
+    if different:
+        raise RecordError(f"{path} has other settings: {'; '.join(different)}")
+
+
+def _require_writable(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise OSError(f"cannot write to {directory}: {error.strerror or error}") from None
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Keep a second process out of the directory; a killed one leaves nothing behind."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecordError(f"another process is writing to {directory}") from None
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,139 @@
+"""Figure 4.11 and table 4.5: C-SGLD on the two-turn spiral at temperatures from 0 to 5e-4."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from colangevin.lab.experiments import curvature_table, ensembles, spiral
+from colangevin.lab.experiments.curvature_table import cells, runs_of, total, typical
+from colangevin.lab.experiments.curves import mean_error, say_bands
+from colangevin.lab.experiments.experiment import (
+    Claim,
+    Experiment,
+    Job,
+    Settings,
+    Table,
+)
+from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.records import Records
+from colangevin.lab.experiments.spiral_curvature import curvatures
+from colangevin.lab.experiments.spiral_plot import draw_curves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "spiral-temperature"
+PAPER = {
+    0.0: (9.38, 317.0, 5.58e5),
+    1e-6: (9.01, 273.0, 1.63e6),
+    5e-6: (7.75, 166.0, 5.86e5),
+    1e-5: (7.06, 108.0, 4.06e5),
+    5e-5: (6.08, 40.8, 1.43e5),
+    1e-4: (7.62, 178.0, 9.47e5),
+    5e-4: (15.9, 850.0, 5.07e6),
+}
+"""Mean, standard deviation and largest curvature in table 4.5."""
+BEST = 5e-5
+SCALES = {**spiral.SCALES, "full": {**spiral.PAPER, "runs": 30}}
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """One job a temperature."""
+    return [
+        Job(
+            NAME,
+            f"tau-{temperature:g}",
+            {
+                **settings,
+                "label": f"τ = {temperature:g}",
+                "radii": spiral.RADII,
+                "temperature": temperature,
+            },
+        )
+        for temperature in PAPER
+    ]
+
+
+def run(job: Job, log: Log) -> None:
+    """Train all runs at a temperature and measure their boundaries."""
+    settings = job.settings
+    ready = spiral.trained(log, settings["radii"], settings["temperature"])
+    if ready is None:
+        return
+    ensemble, points = ready
+    found = curvatures(ensemble, settings, log)
+    if found is None:
+        return
+    measured = spiral.measure(ensemble, points)
+    log.finish(
+        **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
+        curvature=found,
+        removed=ensembles.removals(ensemble),
+    )
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Figure 4.11, and accuracy and curvature against the temperature."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    places = range(len(records))
+    labels = [f"{record.settings['temperature']:g}" for record in records.values()]
+    values = np.array([spiral.ACCURACY.of(record).values for record in records.values()])
+    left.errorbar(places, *mean_error(values), fmt="o-", capsize=3)
+    left.set(ylabel="test accuracy, %")
+    means = [total(runs_of(record)).mean for record in records.values()]
+    right.plot(places, means, "o-", label="mean of all points")
+    medians = [typical(record) for record in records.values()]
+    right.plot(places, medians, "^:", label="median of the runs' means")
+    paper = [PAPER[record.settings["temperature"]][0] for record in records.values()]
+    right.plot(places, paper, "s--", color="gray", label="paper: mean")
+    right.set(ylabel="mean curvature", yscale="log")
+    right.legend()
+    for axis in (left, right):
+        axis.set(xlabel="temperature", xticks=list(places))
+        axis.set_xticklabels(labels)
+        axis.grid(alpha=0.3)
+    say_bands(figure)
+    return {"temperature": figure, "curves": draw_curves(records)}
+
+
+def table(records: Records) -> Table:
+    """Table 4.5 with accuracies."""
+    rows = []
+    for job, record in records.items():
+        temperature = record.settings["temperature"]
+        accuracy = records.text(job, "test_accuracy", 2, 100.0)
+        loss = records.text(job, "test_loss", 3)
+        rows.append([f"{temperature:g}", accuracy, loss, *cells(record, PAPER[temperature])])
+    return Table(["τ", "test accuracy, %", "test loss", *curvature_table.COLUMNS], rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """The best temperature by accuracy and by curvature, and the numbers of table 4.5."""
+    by = {record.settings["temperature"]: record for record in records.values()}
+    found = []
+    if BEST in by:
+        others = [record for tau, record in by.items() if tau != BEST]
+        found.append(spiral.ACCURACY.ahead(by[BEST], *others))
+        found.append(curvature_table.least(by[BEST], others))
+    paper = {record.job: PAPER[tau] for tau, record in by.items()}
+    return found + curvature_table.claims(records, paper)
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="C-SGLD on the two-turn spiral at seven temperatures",
+    source="figure 4.11 and table 4.5",
+    scales=SCALES,
+    jobs=jobs,
+    run=run,
+    figures=figures,
+    table=table,
+    claims=claims,
+    note="The full scale is the paper's, with 30 runs for its 100. " + curvature_table.NOTE,
+    times={"smoke": "7 s", "laptop": "6 min", "full": "20 min"},
+)

@@ -1,0 +1,121 @@
+"""Tables 2 and 4.4 beside what the records have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from colangevin.lab.experiments.comparing import Quantity, lead, number
+from colangevin.lab.experiments.curves import draw_curves
+from colangevin.lab.experiments.experiment import NOT_MEASURED, Claim, Settings, Table
+from colangevin.lab.experiments.records import Record, Records
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLES = {"ptb": "Penn Treebank", "wikitext-2": "WikiText-2"}
+PAPER: dict[str, dict[str, Any]] = {
+    "ptb": {"batch_tokens": 1024, "train_tokens": 929_589, "valid_tokens": 73_760},
+    "wikitext-2": {"batch_tokens": 128, "train_tokens": 2_088_628, "valid_tokens": 217_646},
+}
+PAPER_EPOCHS = 200
+STATED = {
+    "ptb": {"c-cola-ud": 4.81, "sgd-m": 4.83, "sgd-m-fast": 4.83, "sgd-m-wd": 4.77},
+    "wikitext-2": {"c-cola-ud": 5.09, "sgd-m": 5.13, "sgd-m-fast": 5.14, "sgd-m-wd": 5.02},
+}
+"""The paper's minimum validation losses."""
+OTHERS = {
+    "h = 0.1, momentum 0.7": (4.87, 5.13),
+    "h = 0.1, momentum 0.9": (4.84, 5.13),
+    "h = 0.2, momentum 0.7": (4.83, 5.13),
+    "momentum 0.7, WD 1e-4": (4.84, 5.01),
+    "momentum 0.9, WD 1e-4": (4.77, 5.02),
+}
+"""What tables 2 and 4.4 have beside them for SGD-m, which no job measures."""
+
+LOSS = Quantity("min_valid_loss", "minimum validation loss")
+
+
+def of_dataset(records: Records, dataset: str) -> dict[str, Record]:
+    """Records of a dataset by method."""
+    own = [record for record in records.values() if record.settings["dataset"] == dataset]
+    return {record.settings["method"]: record for record in own}
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Validation and training losses, a row a dataset."""
+    panels = {"valid_loss": "validation loss", "train_loss": "training loss"}
+    present = {title: of_dataset(records, dataset) for dataset, title in TITLES.items()}
+    present = {title: found for title, found in present.items() if found}
+    rows = [(panels, list(found.values())) for found in present.values()]
+    return {"losses": draw_curves(rows, titles=list(present))}
+
+
+def table(records: Records) -> Table:
+    """Losses of all methods, next to the paper's."""
+    rows = []
+    for job, record in records.items():
+        settings = record.settings
+        paper = STATED[settings["dataset"]][settings["method"]]
+        rows.append(
+            [
+                TITLES[settings["dataset"]],
+                settings["label"],
+                LOSS.text(record),
+                f"{paper:.2f}",
+                records.text(job, "valid_loss", 2),
+                records.text(job, "train_loss", 2),
+                records.text(job, "largest_weight", 2),
+            ]
+        )
+    columns = ["data", "method", LOSS.label, "the paper's", "last one", "train loss"]
+    return Table([*columns, "largest weight"], rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """The paper's numbers, and their orderings."""
+    found = []
+    for dataset, title in TITLES.items():
+        methods = of_dataset(records, dataset)
+        loss = replace(LOSS, label=f"{LOSS.label}, {title}")
+        for method, record in methods.items():
+            text, stated = f"{loss.label}: {record.settings['label']}", STATED[dataset][method]
+            ordered = _is_ordered(methods, method, STATED[dataset])
+            claim = number(text, (stated, None), loss.of(record), ordered)
+            found.append(claim.reduced(_reduced(record.settings)))
+        pairs = [("c-cola-ud", "sgd-m"), ("c-cola-ud", "sgd-m-fast"), ("sgd-m-wd", "c-cola-ud")]
+        for better, worse in pairs:
+            if better in methods and worse in methods:
+                claim = loss.ahead(methods[better], methods[worse])
+                found.append(claim.reduced(_reduced(methods[better].settings)))
+    return found + _not_measured()
+
+
+def _not_measured() -> list[Claim]:
+    why = "SGD-m with momentum 0.8 stands for it"
+    return [
+        Claim(f"{LOSS.label}, {title}: SGD-m, {name}", f"{loss:.2f}", "–", NOT_MEASURED, why)
+        for name, losses in OTHERS.items()
+        for title, loss in zip(TITLES.values(), losses, strict=True)
+    ]
+
+
+def _is_ordered(methods: dict[str, Record], method: str, stated: dict[str, float]) -> bool:
+    """Whether a method is ahead of, and behind, those that it is in the paper."""
+    pairs = [(method, other) for other in methods if stated[method] < stated[other]]
+    pairs += [(other, method) for other in methods if stated[other] < stated[method]]
+    return bool(pairs) and all(
+        lead(LOSS.of(methods[better]), LOSS.of(methods[worse]), LOSS.sign).by > 0
+        for better, worse in pairs
+    )
+
+
+def _reduced(settings: Settings) -> str:
+    whole = settings["train_tokens"] >= PAPER[settings["dataset"]]["train_tokens"]
+    if settings["epochs"] >= PAPER_EPOCHS and whole and settings["size"] == 200:
+        return ""
+    return (
+        f"reduced: {settings['epochs']} of {PAPER_EPOCHS} epochs"
+        + ("" if whole else f" of {settings['train_tokens']:,} training tokens")
+        + ("" if settings["size"] == 200 else f", width {settings['size']}")
+    )

@@ -1,0 +1,130 @@
+"""cifar-orthogonal, on small files written here."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import small_data
+from colangevin.lab.experiments import cifar_orthogonal as cifar
+from colangevin.lab.experiments import log as logs
+from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.records import Record, Records, read_records
+from colangevin.lab.experiments.running import reproduce
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted run at the smallest scale, and its data."""
+    data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
+    small_data.write_cifar(data)
+    with small_data.any_hash():
+        yield reproduce(cifar.EXPERIMENT, "smoke", runs=2, data=data, out=out, jobs=1), data
+
+
+def test_every_method_has_a_whole_record(whole):
+    records, _ = whole
+    assert list(records) == list(cifar.METHODS)
+    for record in records.values():
+        assert record.complete
+        assert record.history["epoch"] == [1, 2, 3]
+        assert all(len(entry) == 2 for entry in record.history["test_loss"])
+        assert record.final["diverged"] == []
+    assert all(0 < value < 1e-5 for value in records["o-cola-ud"].values("violation"))
+    assert records["sgd-m"].history != records["sgd-m-wd"].history
+    assert (
+        records["sgd-m"].history["test_loss"][0][0] != records["sgd-m"].history["test_loss"][0][1]
+    )
+
+
+@pytest.mark.parametrize("job", ["o-cola-ud", "sgd"])
+def test_stopped_within_an_epoch_and_resumed_equals_uninterrupted(
+    tmp_path, whole, job, monkeypatch
+):
+    monkeypatch.setattr(logs, "REPORT_SECONDS", -1.0)
+    records, data = whole
+    settings = cifar.EXPERIMENT.settings("smoke", 2, 0)
+    task = next(item for item in cifar.jobs(settings) if item.name == job)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(records[job].versions["threads"])  # sums are divided among them
+    try:
+        for progress in (small_data.stop_after(3), lambda done: True):
+            cifar.run(task, Log(task, tmp_path, data, progress=progress))
+    finally:
+        torch.set_num_threads(threads)
+    found = read_records(tmp_path)[job]
+    assert (found.history, found.final) == (records[job].history, records[job].final)
+
+
+def test_steps_fall_by_ten_after_each_third():
+    settings = {**cifar.SCALES["smoke"], **cifar.METHODS["o-cola-ud"], "epochs": 6}
+    _, optimizer, scheduler = cifar.begin(settings)
+    seen = []
+    for _ in range(6):
+        seen.append(optimizer.param_groups[1]["lr"])
+        optimizer.step()
+        scheduler.step()
+    assert seen == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
+    assert cifar.begin({**settings, "momentum": 0.0}).scheduler is None
+
+
+def test_weights_are_orthogonal_but_for_the_first():
+    model = cifar.begin({**cifar.SCALES["smoke"], **cifar.METHODS["o-cola-od"]}).model
+    for name, weight in model.named_parameters():
+        if weight.dim() < 2:
+            continue
+        matrix = weight.detach().flatten(1)
+        matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+        error = (matrix @ matrix.T - torch.eye(len(matrix))).abs().max()
+        assert (error < 1e-5) == (not name.startswith("stem")), name
+
+
+def test_figures_table_and_claims_from_records(whole):
+    records, _ = whole
+    drawn = cifar.figures(records)
+    assert list(drawn) == ["momentum", "overdamped"]
+    for figure, count in zip(drawn.values(), (3, 2), strict=True):
+        assert len(figure.axes) == 3
+        for axis in figure.axes:
+            assert len(axis.get_legend().get_texts()) == count
+    assert len(cifar.table(records).rows) == 5
+    assert len(cifar.claims(records)) == 4
+    part = Records([records["sgd"]])
+    assert list(cifar.figures(part)) == ["overdamped"]
+    assert len(cifar.table(part).rows) == 1
+    assert cifar.claims(part) == []
+
+
+def faked(scale, **accuracies):
+    rows = []
+    for order, (job, values) in enumerate(accuracies.items()):
+        name = job.replace("_", "-")
+        losses = [1 - value for value in values]
+        final = {"test_accuracy": values, "test_loss": losses, "train_loss": losses}
+        rows.append(Record("x", name, order, {**scale, **cifar.METHODS[name]}, final=final))
+    return Records(rows)
+
+
+def test_verdicts():
+    full, paper = cifar.SCALES["full"], cifar.PAPER
+    ahead = {"sgd_m": [0.80, 0.81], "o_cola_ud": [0.90, 0.91]}
+    level = {"sgd_m": [0.80, 0.90], "o_cola_ud": [0.89, 0.82]}
+    assert [c.verdict for c in cifar.claims(faked(paper, **ahead))] == ["reproduced"] * 2
+    reduced = cifar.claims(faked(full, **ahead))
+    assert {c.verdict for c in reduced} == {"reproduced in ordering only"}
+    assert "3 blocks of width 16, 20,000 images, 12 epochs" in reduced[0].why
+    behind = {"sgd_m": [0.90, 0.91], "o_cola_ud": [0.80, 0.81]}
+    for scale in (full, paper):
+        found = cifar.claims(faked(scale, **level))
+        assert {c.verdict for c in found} == {"reproduced in ordering only"}
+        assert "not shown to be two standard errors ahead of" in found[0].why
+        assert {c.verdict for c in cifar.claims(faked(scale, **behind))} == {"not reproduced"}
+
+
+def test_divergence_does_not_end_the_job(tmp_path, whole):
+    task = cifar.jobs(cifar.EXPERIMENT.settings("smoke", 1, 0))[0]
+    wild = replace(task, settings={**task.settings, "lr": 1e38})
+    log = Log(wild, tmp_path, whole[1])
+    cifar.run(wild, log)
+    assert log.record.final["diverged"][0]["run"] == 0
+    assert cifar.table(Records([log.record])).rows

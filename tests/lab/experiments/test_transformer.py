@@ -1,0 +1,101 @@
+"""transformer-circle, on small files written here."""
+
+import pytest
+
+import small_data
+from colangevin.lab.experiments import log as logs
+from colangevin.lab.experiments import transformer_circle as transformer
+from colangevin.lab.experiments import transformer_results
+from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.records import Record, Records, read_records
+from colangevin.lab.experiments.running import reproduce
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted run at the smallest scale, and its data."""
+    data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
+    small_data.write_texts(data)
+    with small_data.any_hash():
+        yield reproduce(transformer.EXPERIMENT, "smoke", data=data, out=out, jobs=1), data
+
+
+def test_every_method_has_a_whole_record(whole):
+    records, _ = whole
+    assert list(records) == [f"{d}-{m}" for d in transformer.TITLES for m in transformer.METHODS]
+    for record in records.values():
+        assert record.complete
+        assert record.history["epoch"] == [1, 2]
+        losses = [entry[0] for entry in record.history["valid_loss"]]
+        assert record.final["min_valid_loss"] == [min(losses)]
+        assert record.final["diverged"] == []
+    assert records["ptb-c-cola-ud"].values("largest_weight")[0] <= 1.0
+    assert records["ptb-sgd-m"].values("largest_weight")[0] > 1.0
+
+
+def test_a_batch_has_the_tokens_of_the_paper(whole):
+    records, _ = whole
+    # 1,100 tokens: one row too few for a second sequence of 32 in 32 columns; eight in four.
+    assert records["ptb-sgd-m"].final["steps"] == 2 * 2
+    assert records["wikitext-2-sgd-m"].final["steps"] == 2 * 9
+
+
+def test_learns_what_follows(whole):
+    records, _ = whole
+    first, last = (entry[0] for entry in records["wikitext-2-c-cola-ud"].history["valid_loss"])
+    assert last < first
+
+
+@pytest.mark.parametrize("name", ["wikitext-2-c-cola-ud", "wikitext-2-sgd-m-wd"])
+def test_stopped_within_an_epoch_and_resumed_equals_uninterrupted(
+    tmp_path, whole, name, monkeypatch
+):
+    monkeypatch.setattr(logs, "REPORT_SECONDS", -1.0)
+    records, data = whole
+    settings = transformer.EXPERIMENT.settings("smoke", None, 0)
+    job = next(item for item in transformer.jobs(settings) if item.name == name)
+    for progress in (small_data.stop_after(5), lambda done: True):
+        transformer.run(job, Log(job, tmp_path, data, progress=progress))
+    found = read_records(tmp_path)[name]
+    assert (found.history, found.final) == (records[name].history, records[name].final)
+
+
+def test_figures_table_and_claims_from_records(whole):
+    records, _ = whole
+    axes = transformer_results.figures(records)["losses"].axes
+    assert [axis.get_title() for axis in axes] == 2 * ["Penn Treebank"] + 2 * ["WikiText-2"]
+    assert {len(axis.get_legend().get_texts()) for axis in axes} == {4}
+    assert len(transformer_results.table(records).rows) == 8
+    found = [claim.verdict for claim in transformer_results.claims(records)]
+    assert len(found) == 2 * (4 + 3) + 10
+    assert found.count("not measured") == 10
+    part = Records([records["wikitext-2-sgd-m"]])
+    assert len(transformer_results.figures(part)["losses"].axes) == 2
+    assert len(transformer_results.table(part).rows) == 1
+    assert [claim.verdict for claim in measured(part)] == ["not reproduced"]
+
+
+def measured(records):
+    return [
+        claim for claim in transformer_results.claims(records) if claim.verdict != "not measured"
+    ]
+
+
+def faked(epochs, losses):
+    settings = {**transformer.SCALES["full"], "seed": 0, "epochs": epochs}
+    jobs = {job.settings["method"]: job for job in transformer.jobs(settings)[:4]}
+    return Records(
+        Record("x", jobs[m].name, i, jobs[m].settings, final={"min_valid_loss": values})
+        for i, (m, values) in enumerate(losses.items())
+    )
+
+
+def test_verdicts():
+    paper = {m: [v - 0.001, v + 0.001] for m, v in transformer_results.STATED["ptb"].items()}
+    assert {c.verdict for c in measured(faked(200, paper))} == {"reproduced"}
+    short = measured(faked(2, {m: [v[0] + 1] for m, v in paper.items()}))
+    assert {c.verdict for c in short} == {"reproduced in ordering only"}
+    assert short[0].why == "reduced: 2 of 200 epochs; +1.00 from the paper's"
+    assert short[-1].why.startswith("reduced: 2 of 200 epochs; not shown to be two standard errors")
+    upset = measured(faked(200, {"c-cola-ud": [5.0, 5.1], "sgd-m": [4.5, 4.6]}))
+    assert {c.verdict for c in upset} == {"not reproduced"}

@@ -75,4 +75,4 @@ def radius(name: str, value: object) -> float | Tensor:
     if not bool(((value > 0) & value.isfinite()).all()):
         bad = float(value[~((value > 0) & value.isfinite())][0])
         raise ValueError(f"{name} must be positive and finite everywhere, got {bad}")
-    return value.detach()
+    return value.detach().clone()  # the user may change theirs

@@ -1,11 +1,23 @@
-"""Geometry only: one file a constraint, none of which knows about optimizers."""
+"""Geometry only: one file per constraint, none of which knows about optimizers."""
 
 from colangevin.constraints.base import Constraint as Constraint
+from colangevin.constraints.base import Outcome as Outcome
 from colangevin.constraints.base import State as State
+from colangevin.constraints.base import Vector as Vector
 from colangevin.constraints.circle import Circle as Circle
 from colangevin.constraints.general import General as General
 from colangevin.constraints.orthogonal import Orthogonal as Orthogonal
 from colangevin.constraints.sphere import Sphere as Sphere
 from colangevin.constraints.unconstrained import Unconstrained as Unconstrained
 
-__all__ = ["Circle", "Constraint", "General", "Orthogonal", "Sphere", "State", "Unconstrained"]
+__all__ = [
+    "Circle",
+    "Constraint",
+    "General",
+    "Orthogonal",
+    "Outcome",
+    "Sphere",
+    "State",
+    "Unconstrained",
+    "Vector",
+]

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from colangevin.errors import ConstraintError
+
 Draw: TypeAlias = Callable[[Tensor], Tensor]
 """Draws standard normals of the shape, dtype and device of the tensor it is given."""
 
@@ -16,13 +18,54 @@ Scalar: TypeAlias = "float | Tensor"
 """A number, or a tensor that broadcasts (an ensemble's members may differ)."""
 
 
+class Outcome(NamedTuple):
+    """What happened in projections.
+
+    Attributes:
+        iterations: of the projection that needed most of them.
+        fallbacks: how many projections went another way because their iteration failed.
+
+    Example:
+        >>> Outcome(3, 0).joined(Outcome(2, 1))
+        Outcome(iterations=3, fallbacks=1)
+    """
+
+    iterations: int = 0
+    fallbacks: int = 0
+
+    def joined(self, other: Outcome | None) -> Outcome:
+        """The outcome of both."""
+        if other is None:
+            return self
+        return Outcome(max(self.iterations, other.iterations), self.fallbacks + other.fallbacks)
+
+
 class State(NamedTuple):
-    """A point of the cotangent bundle: q = (position, slack), p = (momentum, slack momentum)."""
+    """A point of the cotangent bundle: q = (position, slack), p = (momentum, slack momentum).
+
+    ``outcome`` tells what happened in the projections that led here, if there were any.
+    """
 
     position: Tensor
     momentum: Tensor | None = None
     slack: Tensor | None = None
     slack_momentum: Tensor | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All but the outcome."""
+        return self[:4]
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> State:
+        """The state with a function applied to each of its tensors.
+
+        Example:
+            >>> State(torch.ones(1)).map(torch.neg).position
+            tensor([-1.])
+        """
+        made = [None if tensor is None else function(tensor) for tensor in self.tensors]
+        return State(*made, outcome=self.outcome)  # type: ignore[arg-type]
 
 
 class Vector(NamedTuple):
@@ -44,6 +87,11 @@ def flat(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() == 1 else tensor.reshape(-1)
 
 
+def rows_of(tensor: Tensor) -> Tensor:
+    """Sums over all but the first dimension."""
+    return tensor if tensor.dim() <= 1 else tensor.flatten(1).sum(dim=1)
+
+
 def plus(x: Tensor, y: Tensor, factor: Scalar, out: Tensor | None = None) -> Tensor:
     """x + factor · y, in one pass over memory where the factor is a plain number."""
     if isinstance(factor, Tensor):
@@ -60,33 +108,44 @@ def affine(x: Tensor, offset: Scalar, slope: Scalar) -> Tensor:
     return torch.rsub(x, offset, alpha=-slope)
 
 
-def add_product_(total: Tensor, x: Tensor, y: Tensor, factor: float = 1.0) -> Tensor:
-    """total + factor·x·y, written over ``total``; under ``vmap`` in new memory.
-
-    The batching of addcmul_ is a loop over the members, several times slower than all the rest.
-
-    Example:
-        >>> add_product_(torch.ones(2), torch.ones(2), torch.ones(2), -1.0)
-        tensor([0., 0.])
-    """
-    if torch._C._functorch.is_batchedtensor(total):
-        return torch.addcmul(total, x, y, value=factor)
-    return total.addcmul_(x, y, value=factor)
 
 
 def overwrite(old: State, new: State) -> State:
     """Write a new state into the tensors of an old one, where it has any."""
     kept = []
-    for target, value in zip(old, new, strict=True):
+    for target, value in zip(old.tensors, new.tensors, strict=True):
         if target is not None and value is not None and target is not value:
             value = target.copy_(value)
         kept.append(value)
-    return State(*kept)  # type: ignore[arg-type]
+    return State(*kept, outcome=new.outcome)  # type: ignore[arg-type]
 
 
 def tolerance_for(dtype: torch.dtype) -> float:
     """The accuracy to which a constraint is held: 1e-6 in float32, 1e-12 in float64."""
     return 1e-12 if dtype == torch.float64 else 1e-6
+
+
+def tame(tensor: Tensor) -> Tensor:
+    """Cut off numbers whose squares would leave the dtype's range; a NaN stays."""
+    limit = 1e150 if tensor.dtype == torch.float64 else 1e15
+    return tensor.clamp(-limit, limit)
+
+
+def check_scale(name: str, value: float | Tensor, dtype: torch.dtype) -> None:
+    """Refuse a length whose square a dtype cannot hold.
+
+    Raises:
+        ConstraintError: naming the length.
+    """
+    power = 150 if dtype == torch.float64 else 18
+    low, high = 10.0**-power, 10.0**power
+    values = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+    bad = ~((values >= low) & (values <= high))
+    if bool(bad.any()):
+        raise ConstraintError(
+            f"{name} must lie between {low:g} and {high:g} for weights of {dtype}, "
+            f"got {float(values[bad].flatten()[0]):g}"
+        )
 
 
 class Constraint(ABC):
@@ -115,12 +174,12 @@ class Constraint(ABC):
     joint: bool = False
     """Whether one constraint couples several parameters."""
 
-    def looks(self, device: torch.device) -> bool:
-        """Whether a projection looks at its numbers, and so can fail on this device."""
-        return self.fallible
-
-    def report(self) -> None:  # noqa: B027
-        """Warn of what was noticed in steps; the optimizer asks when a step has been written."""
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A subclass that changes ``drift`` or ``project`` is never bypassed in place."""
+        super().__init_subclass__(**options)
+        for name in ("drift", "project"):
+            if name in cls.__dict__ and f"{name}_" not in cls.__dict__:
+                setattr(cls, f"{name}_", getattr(Constraint, f"{name}_"))
 
     # --- layout -------------------------------------------------------------------------
 
@@ -144,12 +203,34 @@ class Constraint(ABC):
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         """Undo ``to_batch`` for a parameter of this shape."""
 
-    def numbers(self) -> tuple[float, ...]:
-        """The constants of an elementwise geometry, which a compiled kernel takes as input."""
-        return ()
+    def for_weight(self, weight: Tensor, memory: dict[str, Any]) -> Constraint:
+        """The geometry of one parameter, where that depends on its first weights.
 
-    def with_numbers(self, numbers: Sequence[Tensor]) -> Constraint:
-        """The same geometry with tensors for its constants."""
+        Args:
+            weight: the parameter.
+            memory: what the optimizer keeps for it; numbers that are kept here are saved.
+        """
+        return self
+
+    def check_dtype(self, dtype: torch.dtype) -> None:  # noqa: B027
+        """Refuse a dtype that cannot hold the constraint.
+
+        Raises:
+            ConstraintError: naming what is out of range.
+        """
+
+    def for_members(self, owns: Sequence[Constraint], dims: int) -> Constraint:
+        """The geometry of the stacked weights of an ensemble, [members, ...].
+
+        Args:
+            owns: the geometry of each member, of which this is the first.
+            dims: dimensions of one member's weight.
+
+        Raises:
+            ConstraintError: if it cannot differ between members, and does.
+        """
+        if any(own is not self and own.describe() != self.describe() for own in owns):
+            raise ConstraintError(f"{type(self).__name__} cannot differ between members")
         return self
 
     @abstractmethod
@@ -169,6 +250,10 @@ class Constraint(ABC):
     def lift(self, position: Tensor) -> Tensor | None:
         """The slack that belongs to a feasible position (None for equalities)."""
         return None
+
+    def narrow(self, position: Tensor, dtype: torch.dtype) -> Tensor:
+        """Positions in the lower precision of a parameter."""
+        return position.to(dtype)
 
     @abstractmethod
     def residual(self, state: State) -> Tensor:
@@ -238,14 +323,16 @@ class Constraint(ABC):
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         """Dimension of the manifold for parameters of these shapes."""
 
-    def kinetic_energy(self, state: State) -> Tensor:
-        """½|p|² summed over everything."""
+    def kinetic_terms(self, state: State) -> Tensor:
+        """½|p|² of each copy of the manifold, counted by the first dimension of the position."""
         state = self.close(state)
         assert state.momentum is not None
-        energy = state.momentum.square().sum()
-        if state.slack_momentum is not None:
-            energy = energy + state.slack_momentum.square().sum()
-        return energy / 2
+        parts = [state.momentum, *([] if state.slack_momentum is None else [state.slack_momentum])]
+        return sum(rows_of(part.square()) for part in parts) / 2  # type: ignore[return-value]
+
+    def kinetic_energy(self, state: State) -> Tensor:
+        """½|p|² summed over everything."""
+        return self.kinetic_terms(state).sum()
 
     def sample_momentum(self, state: State, temperature: float, draw: Draw) -> State:
         """Draw a tangent momentum from the Maxwell–Boltzmann law at ``temperature``."""

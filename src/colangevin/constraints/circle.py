@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -16,12 +18,13 @@ from colangevin.constraints.base import (
     Scalar,
     State,
     Vector,
-    add_product_,
     affine,
+    check_scale,
     flat,
     like,
+    rows_of,
+    tame,
 )
-from colangevin.constraints.rotation import half_tangent
 from colangevin.errors import ConstraintError
 
 INSIDE = 0.9
@@ -30,6 +33,12 @@ INSIDE = 0.9
 On the boundary itself the slack is 0, the kick Gξ/r² vanishes, and at temperature 0 the
 weight would never leave.
 """
+SLIGHT = 0.01
+"""Up to this relative excess weights are clipped: they were rounded, not meant to be outside."""
+FASTEST = 1e4
+"""The largest angle of a rotation in radians, far beyond any that makes sense."""
+INITIAL = "initial"
+RADIUS = "radius"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +47,13 @@ class Circle(Constraint):
 
     The tangent space is one-dimensional, p = ω(ξ, −θ), so the momentum is kept as the
     angular speed ω. A rotates (θ, ξ) by ωh; B is ω ← ω − hGξ/r²; the noise of O is R/r.
+    No weight ever exceeds its radius. The slack never falls below √eps · r, so a weight that is
+    pressed against its bound can leave it.
 
     Args:
-        radius: a positive number, or a tensor of them that broadcasts to the weight.
+        radius: a positive number, or a tensor of them that broadcasts to the weight, or
+            "initial" for ``factor`` times the largest initial weight of each parameter.
+        factor: of the radius "initial".
 
     Example:
         >>> circle = Circle(radius=0.5)
@@ -52,18 +65,23 @@ class Circle(Constraint):
         True
     """
 
-    radius: float | Tensor
+    radius: float | Tensor | str
+    factor: float = 2.0
     _inverse: float | Tensor = field(init=False, repr=False)
     _inverse_square: float | Tensor = field(init=False, repr=False)
     elementwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        checks.positive("factor", self.factor)
+        if isinstance(self.radius, str):
+            checks.choice("radius", self.radius, (INITIAL,))
+            return
         radius = checks.radius("radius", self.radius)
         object.__setattr__(self, "radius", radius)
         # Divisions are made once, and exactly: in a kernel they cost more than the memory.
         exact = radius.double() if isinstance(radius, Tensor) else radius
         object.__setattr__(self, "_inverse", 1.0 / exact)
-        object.__setattr__(self, "_inverse_square", 1.0 / (exact * exact))
+        object.__setattr__(self, "_inverse_square", 1.0 / exact / exact)
 
     # --- layout -------------------------------------------------------------------------
 
@@ -77,45 +95,86 @@ class Circle(Constraint):
         return (self.radius,) if isinstance(self.radius, float) else None
 
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
-        return flat(tensor) if isinstance(self.radius, float) else tensor
+        if isinstance(self.radius, Tensor):
+            return tensor
+        return tensor.flatten(batch_dims) if batch_dims else flat(tensor)
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         return batch.reshape(shape)
 
-    def numbers(self) -> tuple[float, ...]:
-        radius = self.radius
-        return (radius, 1.0 / radius, 1.0 / radius**2) if isinstance(radius, float) else ()
-
-    def with_numbers(self, numbers: Sequence[Tensor]) -> Constraint:
-        made = object.__new__(Circle)
-        for name, number in zip(("radius", "_inverse", "_inverse_square"), numbers, strict=True):
-            object.__setattr__(made, name, number)
-        return made
-
     def describe(self) -> dict[str, Any]:
+        if isinstance(self.radius, str):
+            return {"kind": "Circle", "radius": INITIAL, "factor": self.factor}
         return {"kind": "Circle", "radius": self.radius}
+
+    def for_weight(self, weight: Tensor, memory: dict[str, Any]) -> Constraint:
+        if not isinstance(self.radius, str):
+            return self
+        if RADIUS not in memory:
+            largest = float(weight.detach().abs().max()) if weight.numel() else 1.0
+            if not 0.0 < largest < math.inf:
+                raise ConstraintError(
+                    f"radius='initial' needs initial weights that are finite and not all 0, "
+                    f"the largest is {largest}"
+                )
+            memory[RADIUS] = torch.tensor(self.factor * largest, dtype=torch.float64)
+        return replace(self, radius=float(memory[RADIUS]))
+
+    def for_members(self, owns: Sequence[Constraint], dims: int) -> Constraint:
+        radii = [own.radius for own in owns if type(own) is type(self)]  # type: ignore[attr-defined]
+        if len(radii) < len(owns):
+            raise ConstraintError("the members' constraints must be of one kind")
+        if all(isinstance(radius, float) for radius in radii) and len(set(radii)) > 1:
+            column = torch.tensor(radii, dtype=torch.float64).view(-1, *[1] * dims)
+            return replace(self, radius=column)
+        return super().for_members(owns, dims)
+
+    def check_dtype(self, dtype: torch.dtype) -> None:
+        assert not isinstance(self.radius, str)
+        check_scale("radius", self.radius, dtype)
 
     # --- geometry -----------------------------------------------------------------------
 
+    def _radius(self, reference: Tensor) -> float | Tensor:
+        assert not isinstance(self.radius, str)
+        return like(self.radius, reference)
+
+    def bound(self, dtype: torch.dtype, device: torch.device | None = None) -> float | Tensor:
+        """The largest numbers of a dtype that do not exceed the radius."""
+        assert not isinstance(self.radius, str)
+        if isinstance(self.radius, float):
+            return _bound(self.radius, dtype)
+        return _below(self.radius.double(), dtype).to(device)
+
     def excess(self, position: Tensor) -> float:
-        ratio = float((position / like(self.radius, position)).abs().max())
+        ratio = float((position / self._radius(position)).abs().max())
         return 0.0 if ratio < 1.0 else max(ratio - 1.0, torch.finfo(position.dtype).eps)
 
     def place(self, position: Tensor) -> Tensor:
-        """Rescale an out-of-range tensor as a whole, so that it keeps its shape."""
-        ratio = (position / like(self.radius, position)).abs().max()
-        return torch.where(ratio < 1.0, position, position * (INSIDE / ratio))
+        """Rescale an out-of-range tensor as a whole, so that it keeps its shape.
+
+        Where it is out of range by rounding alone, it is clipped.
+        """
+        ratio = (position / self._radius(position)).abs().max()
+        bound = self.bound(position.dtype, position.device)
+        clipped = position.clamp(-bound, bound)  # type: ignore[call-overload]
+        return torch.where(ratio <= 1.0 + SLIGHT, clipped, position * (INSIDE / ratio))
 
     def lift(self, position: Tensor) -> Tensor:
-        radius = like(self.radius, position)
+        radius = self._radius(position)
         # (r − θ)(r + θ) keeps full accuracy near the boundary, where r² − θ² cancels. On it
         # the slack is rounding's size, because a weight with none would never leave.
         floor = torch.finfo(position.dtype).eps * (radius * radius)
         return ((radius - position) * (radius + position)).clamp_min(floor).sqrt()
 
+    def narrow(self, position: Tensor, dtype: torch.dtype) -> Tensor:
+        bound = self.bound(dtype, position.device)
+        rounded = position.to(dtype)
+        return rounded.clamp(-bound, bound)  # type: ignore[call-overload]
+
     def residual(self, state: State) -> Tensor:
         assert state.slack is not None
-        radius = like(self.radius, state.position)
+        radius = self._radius(state.position)
         return (state.position / radius).square() + (state.slack / radius).square() - 1.0
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
@@ -133,14 +192,14 @@ class Circle(Constraint):
         scale: Scalar,
         draw: Draw | None,
     ) -> Vector:
-        """One normal a weight has the same law as two projected ones."""
+        """One normal per weight has the same law as two projected ones."""
         assert state.slack is not None
         speed = None
         if gradient is not None:
-            speed = gradient * state.slack * (like(self._inverse_square, gradient) * weight)
+            speed = (gradient * state.slack).mul_(like(self._inverse_square, gradient) * weight)
         if draw is not None:
             noise = draw(state.position) * (like(self._inverse, state.position) * scale)
-            speed = noise if speed is None else speed + noise
+            speed = noise if speed is None else speed.add_(noise)
         return Vector(torch.zeros_like(state.position) if speed is None else speed)
 
     def drift(self, state: State, step: Scalar) -> State:
@@ -154,9 +213,10 @@ class Circle(Constraint):
         position, slack = state.position, state.slack
         assert slack is not None
         along, across = self._change(state, step)
-        return state._replace(
-            position=add_product_(torch.addcmul(position, along, position), across, slack),
-            slack=add_product_(torch.addcmul(slack, along, slack), across, position, -1.0),
+        return self._hold(
+            state,
+            torch.addcmul(position, along, position).addcmul_(across, slack),
+            torch.addcmul(slack, along, slack).addcmul_(across, position, value=-1.0),
         )
 
     def _change(self, state: State, step: Scalar) -> tuple[Tensor, Tensor]:
@@ -164,18 +224,27 @@ class Circle(Constraint):
         position, slack, momentum = state.position, state.slack, state.momentum
         assert slack is not None and momentum is not None
         half = like(self._inverse_square, position) * 0.5
-        # In a compiled kernel relu is one instruction, and a bound that minds NaN three.
-        bounded = affine(add_product_(position * position, slack, slack), 1.25, -half).relu_()
+        bounded = affine((position * position).addcmul_(slack, slack), 1.25, -half).relu_()
         up, down = half_tangent(momentum, step)
-        versed = affine(bounded, 0.5, 2.0).mul_(up).div_(add_product_(up * up, down, down))
-        return add_product_(bounded.sub_(0.75), versed, up, -1.0), versed.mul_(down)
+        versed = affine(bounded, 0.5, 2.0).mul_(up).div_((up * up).addcmul_(down, down))
+        return bounded.sub_(0.75).addcmul_(versed, up, value=-1.0), versed.mul_(down)
+
+    def _hold(self, state: State, position: Tensor, slack: Tensor) -> State:
+        """No weight beyond its radius, and no slack that is too small to grow again."""
+        bound = self.bound(position.dtype, position.device)
+        floor = self._radius(position) * math.sqrt(torch.finfo(position.dtype).eps)
+        position = position.clamp_(-bound, bound)  # type: ignore[call-overload]
+        return state._replace(
+            position=position, slack=slack.abs().clamp_min_(floor).copysign_(slack)
+        )
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """(θ, ξ) ← r (θ̄, ξ̄) / |(θ̄, ξ̄)|: (4.47) with atan2 in the place of arctan."""
         assert slack is not None
-        length = torch.addcmul(position * position, slack, slack)
-        norm = torch.rsqrt(length) * like(self.radius, position)
-        return state._replace(position=position * norm, slack=slack * norm)
+        position = tame(position)
+        length = (position * position).addcmul_(slack, slack)
+        norm = length.rsqrt_().mul_(self._radius(position))
+        return self._hold(state, position.mul_(norm), norm.mul_(slack))
 
     def ambient_momentum(self, state: State) -> Tensor:
         assert state.momentum is not None and state.slack is not None
@@ -184,13 +253,66 @@ class Circle(Constraint):
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         return sum(shape.numel() for shape in shapes)
 
-    def kinetic_energy(self, state: State) -> Tensor:
+    def kinetic_terms(self, state: State) -> Tensor:
         assert state.momentum is not None
-        return (state.momentum * like(self.radius, state.momentum)).square().sum() / 2
+        return rows_of((state.momentum * self._radius(state.momentum)).square()) / 2
 
     def cotangency(self, state: State) -> Tensor:
-        """0 by construction: ω spans the tangent space."""
-        return state.position.new_zeros(())
+        """∇gᵀp of the momentum p = ω(ξ, −θ)."""
+        position, slack, speed = state.position, state.slack, state.momentum
+        assert slack is not None and speed is not None
+        size = (speed * self._radius(speed) ** 2).abs().clamp_min(torch.finfo(speed.dtype).tiny)
+        return (position * (speed * slack) - slack * (speed * position)) / size
+
+
+@functools.lru_cache(maxsize=256)
+def _bound(radius: float, dtype: torch.dtype) -> float:
+    return float(_below(torch.tensor(radius, dtype=torch.float64), dtype))
+
+
+def _below(radius: Tensor, dtype: torch.dtype) -> Tensor:
+    """The largest numbers of a dtype that are not above some of float64."""
+    near = radius.to(dtype)
+    integer = torch.int64 if dtype == torch.float64 else torch.int32
+    integer = torch.int16 if dtype in (torch.bfloat16, torch.float16) else integer
+    # The bits of positive numbers are in the numbers' order.
+    lower = (near.view(integer) - 1).view(dtype)
+    return torch.where(near.double() > radius, lower, near)
+
+
+def half_tangent(speed: Tensor, time: Scalar) -> tuple[Tensor, Tensor]:
+    """N and D with N/D = tan(a/2) for the angle a = speed · time.
+
+    A rotation is made of them with one division: with v = 2N/(N² + D²) its sine is vD and its
+    cosine 1 − vN. In float32 the library functions would cost more than all the rest of a step,
+    so there a rational function stands for them.
+
+    Example:
+        >>> half_tangent(torch.tensor(0.0), 1.0)
+        (tensor(0.), tensor(10.))
+    """
+    if speed.dtype == torch.float32:
+        return rational_half_tangent(speed, time)
+    half = speed * (time * 0.5)
+    return torch.sin(half), torch.cos(half)
+
+
+def rational_half_tangent(speed: Tensor, time: Scalar) -> tuple[Tensor, Tensor]:
+    """The Padé approximant of the tangent: N = a(5 − a²/12), D = 10 − a².
+
+    Whatever N and D are, sine and cosine made of them have unit length; and N/D is odd in the
+    angle, so A stays reversible. The angle is right to rounding up to half a radian per step, and
+    to 3e-6 at one radian.
+
+    Example:
+        >>> up, down = rational_half_tangent(torch.tensor(0.5, dtype=torch.float64), 1.0)
+        >>> bool((2 * torch.atan2(up, down) - 0.5).abs() < 1e-7)
+        True
+    """
+    angle = (speed * time).clamp_(-FASTEST, FASTEST)
+    square = angle * angle
+    down = torch.rsub(square, 10.0)
+    return torch.rsub(square, 5.0, alpha=1.0 / 12.0).mul_(angle), down
 
 
 def check_broadcast(radius: torch.Size, weight: torch.Size) -> None:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints import newton
-from colangevin.constraints.base import Constraint, Scalar, State, Vector, tolerance_for
-from colangevin.constraints.system import System, arity, check_arity
+from colangevin.constraints.base import Constraint, Outcome, Scalar, State, Vector, tolerance_for
+from colangevin.constraints.equations import System, arity, check_arity
 from colangevin.errors import ConstraintError, ConvergenceError
 
 MARGIN = 0.1
@@ -116,6 +116,11 @@ class General(Constraint):
         value = self.g(*self.system.parts(position[0]))
         if not isinstance(value, Tensor) or not value.is_floating_point():
             raise ConstraintError(f"g must return a floating-point tensor, got {value!r}")
+        if value.dtype != position.dtype:
+            raise ConstraintError(
+                f"g must return numbers of the weight's dtype {position.dtype}, got {value.dtype}; "
+                "give constants inside g the dtype of its argument"
+            )
         size = position.shape[1]
         if value.numel() == 0 or (value.numel() > size and not self.inequality):
             raise ConstraintError(
@@ -161,7 +166,7 @@ class General(Constraint):
             return position
         limits = (self.tolerance, 4 * self.max_iterations)
         try:
-            return newton.orthogonal(self.system.linearise, position, *limits)
+            return newton.orthogonal(self.system.linearise, position, *limits)[0]
         except ConvergenceError:
             return newton.least_norm(self.system.linearise, position, *limits)
 
@@ -211,15 +216,25 @@ class General(Constraint):
         point = self.system.join(state.position, state.slack)
         momentum = self.system.join(state.momentum, self._slack_part(state))
         normals = self.system.equations(point)[1]
-        moved, multiplier = self._oblique(point + momentum * step, normals)
+        moved, multiplier, count = self._oblique(point + momentum * step, normals)
         momentum = momentum - (normals.mT @ (multiplier / step).unsqueeze(-1)).squeeze(-1)
         (position, slack), (main, slack_momentum) = (
             self.system.split(moved),
             self.system.split(momentum),
         )
-        return State(position, main, slack, slack_momentum)
+        slack = self._hold(position, slack, normals)
+        outcome = Outcome(count).joined(state.outcome)
+        return State(position, main, slack, slack_momentum, outcome)
 
-    def _oblique(self, proposal: Tensor, normals: Tensor) -> tuple[Tensor, Tensor]:
+    def _hold(self, position: Tensor, slack: Tensor | None, normals: Tensor) -> Tensor | None:
+        """A slack of less than rounding's size could not grow again."""
+        if slack is None:
+            return None
+        scale = newton.scale_of(normals[:, :, : position.shape[1]], position)
+        floor = (scale * torch.finfo(slack.dtype).eps).sqrt()
+        return torch.where(slack.abs() < floor, floor.copysign(slack), slack)
+
+    def _oblique(self, proposal: Tensor, normals: Tensor) -> tuple[Tensor, Tensor, int]:
         limits = (self.tolerance, self.max_iterations)
         return newton.oblique(self.system.equations, self.system.left, proposal, normals, *limits)
 
@@ -231,14 +246,16 @@ class General(Constraint):
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         proposal = self.system.join(position, slack)
+        normals = self.system.equations(self.system.join(state.position, state.slack))[1]
         if self.projection == "orthogonal":
             limits = (self.tolerance, self.max_iterations)
-            moved = newton.orthogonal(self.system.equations, proposal, *limits)
+            moved, count = newton.orthogonal(self.system.equations, proposal, *limits)
         else:
-            normals = self.system.equations(self.system.join(state.position, state.slack))[1]
-            moved, _ = self._oblique(proposal, normals)
+            moved, _, count = self._oblique(proposal, normals)
         position, slack = self.system.split(moved)
-        return state._replace(position=position, slack=slack)
+        outcome = Outcome(count).joined(state.outcome)
+        slack = self._hold(position, slack, normals)
+        return state._replace(position=position, slack=slack, outcome=outcome)
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = sum(shape.numel() for shape in shapes)
@@ -273,9 +290,10 @@ class General(Constraint):
 def _examples(size: int) -> Iterator[Tensor]:
     """Vectors of ones of every dtype and device that weights are likely to have."""
     devices = [torch.device("cpu")]
-    accelerator = torch.accelerator.current_accelerator()
-    if accelerator is not None:
-        devices.append(accelerator)
+    for kind in ("cuda", "mps", "xpu"):
+        module = getattr(torch, kind, None)
+        if module is not None and module.is_available():
+            devices.append(torch.device(kind))
     for device in devices:
         for dtype in (torch.float32, torch.float64):
             yield torch.ones(size, dtype=dtype, device=device)

@@ -80,7 +80,7 @@ def oblique(
     normals: Tensor,
     tolerance: float | None,
     max_iterations: int,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, int]:
     """Find λ with g(q̄ − ∇g(q_n)λ) = 0 (4.41): Newton with the matrix J(q)J(q_n)ᵀ.
 
     A Jacobian costs many times what g does, so J(q_n) serves as J(q) for as long as the
@@ -95,7 +95,7 @@ def oblique(
         max_iterations: limit of the iteration.
 
     Returns:
-        The projected points and λ.
+        The projected points, λ, and how many iterations it took.
     """
     progress = Progress(proposal.dtype, tolerance)
     multiplier = proposal.new_zeros((*normals.shape[:2], 1))
@@ -103,11 +103,11 @@ def oblique(
     slopes, size = normals.abs(), proposal.abs()
     inverse = inverse_of(normals @ normals.mT)
     point, last = proposal, SLOW
-    for _ in range(max_iterations):
+    for count in range(max_iterations):
         value = values(point)
         error = float((value / rounding_scale(slopes, point, size)).abs().max())
         if progress.done(error):
-            return point, multiplier.squeeze(-1)
+            return point, multiplier.squeeze(-1), count
         if not error <= SLOW * last:
             inverse = inverse_of(equations(point)[1] @ normals.mT)
         last = error
@@ -123,18 +123,21 @@ def oblique(
 
 def orthogonal(
     equations: Equations, proposal: Tensor, tolerance: float | None, max_iterations: int
-) -> Tensor:
+) -> tuple[Tensor, int]:
     """Find the q nearest to q̄ with g(q) = 0, so q = q̄ − ∇g(q)λ (4.42).
 
     Each iteration goes back to the linearised constraint, and along it towards q̄:
     q ← q − J⁺g + θΠ(q̄ − q). A fixed θ = 1 would diverge for a q̄ that is farther away than
     the radius of curvature, so each system takes its θ from its last two steps (the secant
     rule of Barzilai and Borwein).
+
+    Returns:
+        The projected points, and how many iterations it took.
     """
     progress = Progress(proposal.dtype, tolerance)
     point, last = proposal, None
     rate = torch.ones_like(proposal[:, :1])
-    for _ in range(max_iterations):
+    for count in range(max_iterations):
         value, jacobian = equations(point)
         gram, gap = jacobian @ jacobian.mT, proposal - point
         along_normals = solve(gram, (jacobian @ gap.unsqueeze(-1)).squeeze(-1))
@@ -144,7 +147,7 @@ def orthogonal(
         error = float((value / scale).abs().max())
         size = float(point.abs().max().clamp_min(1e-30))
         if progress.done(max(error, float((tangent - back).abs().max()) / size)):
-            return point
+            return point, count
         if last is not None:
             turned = last - tangent
             secant = (last * turned).sum(-1, keepdim=True) / turned.square().sum(-1, keepdim=True)

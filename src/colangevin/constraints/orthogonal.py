@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -13,19 +12,19 @@ from torch import Tensor
 from colangevin import checks
 from colangevin.constraints.base import (
     Constraint,
+    Outcome,
     Scalar,
     State,
     Vector,
+    check_scale,
     overwrite,
     plus,
-    tolerance_for,
 )
-from colangevin.constraints.multiplier import largest, polar_factor, polish, quasi_newton
-from colangevin.constraints.watch import Watch
-from colangevin.errors import ConstraintError, ConvergenceError, ProjectionWarning
+from colangevin.constraints.stiefel import largest, polar_factor, polish, quasi_newton
+from colangevin.errors import ConstraintError, ConvergenceError
 
 BLIND_ITERATIONS = 12
-"""Iterations on an accelerator, where a look at the residual would wait for the device."""
+"""Iterations between two looks at the residual on an accelerator, which has to be waited for."""
 
 FAR = 2.0
 """Entries of Q̄ᵀQ̄ from which on the s × s residual, a sum of such terms, loses digits."""
@@ -36,15 +35,15 @@ class Solved(NamedTuple):
 
     Attributes:
         multiplier: Λ, matrices × s × s.
-        failed: the matrices whose iteration did not converge, if a look found anything amiss.
+        iterations: how many it took.
+        failed: the matrices whose iteration did not converge, if anything is amiss.
         far: the matrices whose proposal is so far off that Λ has lost digits, likewise.
-        resting: the matrices that must not move, if there was no look.
     """
 
     multiplier: Tensor
+    iterations: int
     failed: Tensor | None = None
     far: Tensor | None = None
-    resting: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +52,8 @@ class Orthogonal(Constraint):
 
     Convolution kernels are read as out × (in · height · width). The projection back to the
     manifold is the quasi-Newton scheme (4.55), until ``tolerance`` or ``max_iterations``;
-    where that does not converge (large steps) the polar factor takes its place: it is
-    counted in ``fallbacks`` and warned of once.
+    where that does not converge (large steps) the polar factor takes its place. The new state's
+    ``outcome`` counts both.
 
     Args:
         tolerance: largest entry of QᵀQ/scale² − I that ends the iteration; the default is
@@ -74,7 +73,6 @@ class Orthogonal(Constraint):
     max_iterations: int = 40
     scale: float = 1.0
     batch_dims: int = 0
-    _watch: Watch = field(default_factory=lambda: Watch(), init=False, repr=False)
     fallible: ClassVar[bool] = True
     overflows_only: ClassVar[bool] = True
     quotient: ClassVar[bool] = True
@@ -85,14 +83,6 @@ class Orthogonal(Constraint):
         checks.count("max_iterations", self.max_iterations)
         object.__setattr__(self, "scale", checks.positive("scale", self.scale))
         checks.count("batch_dims", self.batch_dims, least=0)
-
-    @property
-    def fallbacks(self) -> int:
-        """How many matrices have been projected by their polar factor so far."""
-        return self._watch.fallbacks
-
-    def looks(self, device: torch.device) -> bool:
-        return device.type == "cpu" or self._watch.synchronous
 
     # --- layout -------------------------------------------------------------------------
 
@@ -129,6 +119,9 @@ class Orthogonal(Constraint):
     def describe(self) -> dict[str, Any]:
         return {"kind": "Orthogonal", "scale": self.scale, "batch_dims": self.batch_dims}
 
+    def check_dtype(self, dtype: torch.dtype) -> None:
+        check_scale("scale", self.scale, dtype)
+
     # --- geometry -----------------------------------------------------------------------
 
     def excess(self, position: Tensor) -> float:
@@ -155,9 +148,7 @@ class Orthogonal(Constraint):
         return Vector(plus(vector, _times(state.position, overlap + overlap.mT), -0.5))
 
     def drift(self, state: State, step: Scalar) -> State:
-        moved = self._walk(state, step, in_place=False)
-        self.report()
-        return moved
+        return self._walk(state, step, in_place=False)
 
     def drift_(self, state: State, step: Scalar) -> State:
         return self._walk(state, step, in_place=True)
@@ -173,66 +164,58 @@ class Orthogonal(Constraint):
         position, momentum = state.position, state.momentum
         assert momentum is not None
         solved = self._solve(position, plus(position, momentum, step))
+        outcome = self._outcome(solved, state)
         if solved.failed is not None:
             proposal = plus(position, momentum, step)
             moved = self._mend(position, proposal, solved)
             momentum = plus(momentum, moved - proposal, 1.0 / step)
-            mended = state._replace(position=moved, momentum=momentum)
+            mended = state._replace(position=moved, momentum=momentum, outcome=outcome)
             return overwrite(state, mended) if in_place else mended
         momentum = _add_product(momentum, position, solved.multiplier, -1.0 / step, in_place)
-        if solved.resting is not None:
-            momentum.masked_fill_(solved.resting, 0.0)
         position = plus(position, momentum, step, out=position if in_place else None)
-        return state._replace(position=position, momentum=momentum)
+        return state._replace(position=position, momentum=momentum, outcome=outcome)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """Q' = Q̄ − QΛ, along the normal space at the old point (4.53)."""
-        moved = self._onto(state.position, position, in_place=False)
-        self.report()
-        return state._replace(position=moved)
+        moved, outcome = self._onto(state, position, in_place=False)
+        return state._replace(position=moved, outcome=outcome)
 
     def project_(self, state: State, position: Tensor, slack: Tensor | None) -> State:
-        state.position.copy_(self._onto(state.position, position, in_place=True))
-        return state
+        moved, outcome = self._onto(state, position, in_place=True)
+        state.position.copy_(moved)
+        return state._replace(outcome=outcome)
 
-    def _onto(self, position: Tensor, proposal: Tensor, in_place: bool) -> Tensor:
+    def _onto(self, state: State, proposal: Tensor, in_place: bool) -> tuple[Tensor, Outcome]:
         """Q̄ − QΛ, which may be written over Q̄."""
-        solved = self._solve(position, proposal)
+        solved = self._solve(state.position, proposal)
+        outcome = self._outcome(solved, state)
         if solved.failed is not None:
-            return self._mend(position, proposal, solved)
-        moved = _add_product(proposal, position, solved.multiplier, -1.0, in_place)
-        return moved if solved.resting is None else torch.where(solved.resting, position, moved)
+            return self._mend(state.position, proposal, solved), outcome
+        return _add_product(proposal, state.position, solved.multiplier, -1.0, in_place), outcome
+
+    @staticmethod
+    def _outcome(solved: Solved, before: State) -> Outcome:
+        failed = 0 if solved.failed is None else int(solved.failed.sum())
+        return Outcome(solved.iterations, failed).joined(before.outcome)
 
     def _solve(self, position: Tensor, proposal: Tensor) -> Solved:
         """Λ, and what is known about it."""
         tolerance = self.tolerance or (1e-14 if proposal.dtype == torch.float64 else 5e-7)
-        look = self.looks(proposal.device)
+        look_every = 1 if proposal.device.type == "cpu" else BLIND_ITERATIONS
         gram = self._over_scale(proposal, proposal)
         overlap = self._over_scale(position, proposal)
         del proposal  # the iteration can have its memory
         # The largest entry of such a matrix is on its diagonal.
         lengths = gram.diagonal(dim1=-2, dim2=-1).clone()
-        multiplier, residual, error = quasi_newton(
-            overlap,
-            gram,
-            tolerance,
-            self.max_iterations if look else min(self.max_iterations, BLIND_ITERATIONS),
-            look=look,
+        multiplier, residual, error, iterations = quasi_newton(
+            overlap, gram, tolerance, self.max_iterations, look_every=look_every
         )
         # A tolerance below rounding cannot be reached: that is no failure.
         reachable = max(tolerance, 4 * torch.finfo(residual.dtype).eps)
-        if look and error <= reachable and largest(lengths) <= FAR:
-            return Solved(multiplier)
-        if not look:
-            # A fixed number of iterations need not come all the way.
-            reachable = max(reachable, tolerance_for(residual.dtype))
+        if error <= reachable and largest(lengths) <= FAR:
+            return Solved(multiplier, iterations)
         failed = ~(residual.abs().amax(dim=(-2, -1)) <= reachable)  # a NaN has failed as well
-        if look:
-            return Solved(multiplier, failed, far=lengths.amax(dim=-1) > FAR)
-        # Without a look at the device, matrices that failed rest where they are, until the watch
-        # has seen it and the polar factor takes over.
-        self._watch.note(failed)
-        return Solved(multiplier, resting=failed[:, None, None])
+        return Solved(multiplier, iterations, failed, far=lengths.amax(dim=-1) > FAR)
 
     def _mend(self, position: Tensor, proposal: Tensor, solved: Solved) -> Tensor:
         """The new weights where some have gone far, or the iteration has failed."""
@@ -246,18 +229,10 @@ class Orthogonal(Constraint):
     def _polar(self, proposal: Tensor) -> Tensor:
         if not bool(proposal.isfinite().all()):
             raise ConvergenceError("the proposed orthogonal weight is not finite")
-        self._watch.fallbacks += proposal.shape[0]
-        return polar_factor(proposal) * self.scale
-
-    def report(self) -> None:
-        if self._watch.has_news():
-            warnings.warn(
-                f"the quasi-Newton projection did not converge in {self.max_iterations} "
-                "iterations for some weights and the polar factor was used; smaller steps "
-                "avoid this (Orthogonal.fallbacks counts it)",
-                ProjectionWarning,
-                stacklevel=2,
-            )
+        try:
+            return polar_factor(proposal) * self.scale
+        except ConstraintError as error:
+            raise ConvergenceError(f"the proposed orthogonal weight: {error}") from error
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,16 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.constraints.base import Constraint, Scalar, State, Vector, like
-from colangevin.constraints.circle import INSIDE, check_broadcast
+from colangevin.constraints.base import (
+    Constraint,
+    Scalar,
+    State,
+    Vector,
+    check_scale,
+    like,
+    tame,
+)
+from colangevin.constraints.circle import INSIDE, SLIGHT, check_broadcast
 from colangevin.errors import ConstraintError
 
 
@@ -88,6 +97,9 @@ class Sphere(Constraint):
             "dim": self.dim,
         }
 
+    def check_dtype(self, dtype: torch.dtype) -> None:
+        check_scale("radius", self.radius, dtype)
+
     # --- geometry -----------------------------------------------------------------------
 
     def _radius(self, reference: Tensor) -> float | Tensor:
@@ -105,7 +117,9 @@ class Sphere(Constraint):
         norm = position.norm(dim=-1)
         radius = self._radius(position)
         if not self.equality:
-            factor = torch.where(norm < radius, torch.ones_like(norm), INSIDE * radius / norm)
+            edge = 1.0 - torch.finfo(norm.dtype).eps
+            inside = torch.where(norm <= radius * (1.0 + SLIGHT), edge, INSIDE) * radius / norm
+            factor = torch.where(norm < radius, torch.ones_like(norm), inside)
         elif bool((norm == 0).any()):
             raise ConstraintError("a row of zeros has no nearest point on the sphere")
         else:
@@ -145,6 +159,7 @@ class Sphere(Constraint):
         """Great circle: q cos a + hp sin a / a with a = h|p|/r, and its derivative."""
         momentum, slack_momentum = state.momentum, state.slack_momentum
         assert momentum is not None
+        momentum = tame(momentum)
         radius = self._radius(momentum)
         speed = self._dot(momentum, slack_momentum, momentum, slack_momentum).sqrt()
         angle = speed * step / radius
@@ -161,10 +176,15 @@ class Sphere(Constraint):
         return moved._replace(momentum=tangent.main, slack_momentum=tangent.slack)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
-        norm = self._radius(position) * self._dot(position, slack, position, slack).rsqrt()
-        return state._replace(
-            position=position * norm.unsqueeze(-1), slack=None if slack is None else slack * norm
-        )
+        """w and ξ over their length; a slack of less than √eps · r could not grow again."""
+        position = tame(position)
+        radius = self._radius(position)
+        norm = radius * self._dot(position, slack, position, slack).rsqrt()
+        if slack is not None:
+            slack = slack * norm
+            floor = radius * math.sqrt(torch.finfo(slack.dtype).eps)
+            slack = slack.abs().clamp_min(floor).copysign(slack)
+        return state._replace(position=position * norm.unsqueeze(-1), slack=slack)
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = sum(shape.numel() for shape in shapes)

@@ -10,25 +10,35 @@ so that nothing has to wait for a device.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from colangevin.constraints.base import Constraint, Draw, State
+from colangevin.constraints.base import Constraint, Draw, Scalar, State
 from colangevin.integrators import pieces
-from colangevin.integrators.dynamics import FAINT
 from colangevin.integrators.scheme import Drift, Feedback, Impulse, Move, Scheme
 
 
 class Part(NamedTuple):
-    """Tensors that share a geometry; the parts of a group share ξ."""
+    """Tensors that share a geometry; the parts of a group share ξ.
+
+    Attributes:
+        constraint: the geometry.
+        state: where they are.
+        gradient: what B kicks with.
+        draw: the source of noise.
+        spread: gives a number per member the shape of the batch; as it is without members.
+        total: sums terms per entry of the batch, for each member or over all.
+    """
 
     constraint: Constraint
     state: State
     gradient: Tensor
+    draw: Draw | None = None
+    spread: Callable[[Tensor], Tensor] = lambda value: value
+    total: Callable[[Tensor], Tensor] = torch.sum
 
 
 class AdaptiveDynamics(NamedTuple):
@@ -42,29 +52,29 @@ class AdaptiveDynamics(NamedTuple):
         scheme: the word, read.
     """
 
-    lr: float
-    temperature: float
-    coupling: float
-    driving_noise: float
+    lr: Scalar
+    temperature: Scalar
+    coupling: Scalar
+    driving_noise: Scalar
     scheme: Scheme
 
     @property
-    def step_size(self) -> float:
+    def step_size(self) -> Scalar:
         """h."""
-        return math.sqrt(self.lr)
+        return self.lr**0.5
 
 
-def damping(friction: Tensor, time: float) -> Tensor:
+def damping(friction: Tensor, time: Scalar) -> Tensor:
     """C: p ← e^{−ξt} p; the factor.
 
     Example:
         >>> damping(torch.tensor(0.0), 0.5)
         tensor(1.)
     """
-    return torch.exp(friction * -time)
+    return torch.exp(-friction * time)
 
 
-def driven_variance(friction: Tensor, time: float) -> Tensor:
+def driven_variance(friction: Tensor, time: Scalar) -> Tensor:
     """F: the noise that dp = −ξp dt + σ_A dW gathers in the time t, as a variance over σ_A².
 
     It is (1 − e^{−2ξt})/(2ξ), which is t where ξ = 0 (D alone), and positive for ξ < 0 too.
@@ -80,7 +90,7 @@ def driven_variance(friction: Tensor, time: float) -> Tensor:
 
 
 def feedback(
-    friction: Tensor, square: Tensor, freedom: int, temperature: float, rate: float
+    friction: Tensor, square: Tensor, freedom: int, temperature: Scalar, rate: Scalar
 ) -> Tensor:
     """E: ξ ← ξ + hε(pᵀp − Nτ).
 
@@ -98,7 +108,7 @@ def feedback(
     return friction + (square - freedom * temperature) * rate
 
 
-def coefficients(impulse: Impulse, friction: Tensor, step: float) -> tuple[Tensor, Tensor, Tensor]:
+def coefficients(impulse: Impulse, friction: Tensor, step: Scalar) -> tuple[Tensor, Tensor, Tensor]:
     """Weights of a run of B, C, D and F: p ← c p + Π(weight · kick + noise · σ_A R).
 
     Args:
@@ -134,7 +144,6 @@ def advance(
     friction: Tensor,
     freedom: int,
     moves: Sequence[Move],
-    draw: Draw,
 ) -> tuple[list[Part], Tensor]:
     """Apply moves to the parts of a group in lockstep, since E needs the momenta of all.
 
@@ -144,7 +153,6 @@ def advance(
         friction: ξ.
         freedom: N of all parts together.
         moves: of a word of adaptive Langevin.
-        draw: the source of D's and F's noise.
 
     Returns:
         The parts with their new states, and the new ξ.
@@ -156,7 +164,7 @@ def advance(
         >>> state = State(torch.zeros(1), torch.ones(1))
         >>> part = Part(Unconstrained(), state, torch.zeros(1))
         >>> (moved,), friction = advance(
-        ...     settings, [part], torch.tensor(0.0), 1, settings.scheme.moves, torch.zeros_like
+        ...     settings, [part], torch.tensor(0.0), 1, settings.scheme.moves
         ... )
         >>> friction  # pᵀp = h²v² = 0.25 is below τ = 1, so the friction falls by hε · 0.75
         tensor(-0.0375)
@@ -168,15 +176,9 @@ def advance(
             rate = settings.coupling * settings.step_size * move.fraction
             friction = feedback(friction, square, freedom, settings.temperature, rate)
         elif isinstance(move, Drift):
-            if settings.lr <= FAINT:  # nothing moves, and projections divide by the step
-                continue
-            step = -settings.lr * move.fraction
-            current = [
-                part._replace(state=pieces.drift(part.constraint, part.state, step))
-                for part in current
-            ]
+            current = [_drift(settings, part, move.fraction) for part in current]
         else:
-            current = _kick(settings, current, friction, move, draw)
+            current = [_kick(settings, part, friction, move) for part in current]
     return current, friction
 
 
@@ -184,33 +186,35 @@ def _energy(parts: Sequence[Part], friction: Tensor) -> Tensor:
     """½|v|² of all parts, in the dtype and on the device of ξ."""
     total = torch.zeros_like(friction)
     for part in parts:
-        total = total + part.constraint.kinetic_energy(part.state).to(friction)
+        total = total + part.total(part.constraint.kinetic_terms(part.state)).to(friction)
     return total
 
 
-def _kick(
-    settings: AdaptiveDynamics,
-    parts: Sequence[Part],
-    friction: Tensor,
-    impulse: Impulse,
-    draw: Draw,
-) -> list[Part]:
+def _drift(settings: AdaptiveDynamics, part: Part, fraction: float) -> Part:
+    step = _shaped(part, -settings.lr * fraction)
+    return part._replace(state=pieces.drift(part.constraint, part.state, step))
+
+
+def _kick(settings: AdaptiveDynamics, part: Part, friction: Tensor, impulse: Impulse) -> Part:
     decay, weight, spread = coefficients(impulse, friction, settings.step_size)
     letters = {piece.letter for piece in impulse.pieces}
-    # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
-    noisy = bool(letters & {"D", "F"}) and settings.driving_noise > 0.0 and settings.lr > 0.0
-    scale = spread * (-settings.driving_noise / settings.step_size) if noisy else spread
-    return [
-        part._replace(
-            state=pieces.impulse(
-                part.constraint,
-                part.state,
-                part.gradient if "B" in letters else None,
-                decay,
-                weight,
-                scale,
-                draw if noisy else None,
-            )
-        )
-        for part in parts
-    ]
+    noisy = bool(letters & {"D", "F"}) and _any_positive(settings.driving_noise)
+    scale = spread * (settings.driving_noise / settings.step_size) * -1.0 if noisy else spread
+    state = pieces.impulse(
+        part.constraint,
+        part.state,
+        part.gradient if "B" in letters else None,
+        _shaped(part, decay),
+        _shaped(part, weight),
+        _shaped(part, scale),
+        part.draw if noisy else None,
+    )
+    return part._replace(state=state)
+
+
+def _shaped(part: Part, value: Scalar) -> Scalar:
+    return part.spread(value) if isinstance(value, Tensor) else value
+
+
+def _any_positive(value: Scalar) -> bool:
+    return bool((value > 0.0).any()) if isinstance(value, Tensor) else value > 0.0

@@ -99,29 +99,8 @@ class Dynamics(NamedTuple):
         assert isinstance(move, Impulse)  # a word of Langevin dynamics has no E
         decay, weight, scale = move.coefficients(self.decay)
         # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
-        felt = self.lr > FAINT * max(self.temperature, 1.0)
-        noise = -scale * math.sqrt(self.temperature / self.lr) if felt else 0.0
+        noise = -scale * math.sqrt(self.temperature / self.lr) if self.lr > FAINT else 0.0
         return ImpulseBy(decay, weight or None, noise or None)
-
-
-def needed(state: State, elementwise: bool, actions: Sequence[Action]) -> int:
-    """How many normals the actions will ask ``draw`` for.
-
-    Example:
-        >>> import torch
-        >>> state = State(torch.zeros(3), slack=torch.zeros(3))
-        >>> needed(state, True, [OverdampedBy(0.1, 0.1)])
-        6
-    """
-    count = 0
-    for action in actions:
-        if getattr(action, "scale", None) is None:
-            continue
-        count += state.position.numel()
-        # A Langevin step on elementwise geometries needs one normal a degree of freedom.
-        if state.slack is not None and (isinstance(action, OverdampedBy) or not elementwise):
-            count += state.slack.numel()
-    return count
 
 
 def advance(

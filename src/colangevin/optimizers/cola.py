@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,14 +11,16 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin.constraints import Constraint
-from colangevin.optimizers import execution, placement, saving, thermostats
-from colangevin.optimizers.buckets import Bucket
-from colangevin.optimizers.fused import Fused
-from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, resolve, resolve_defaults
-from colangevin.optimizers.inspection import Violation, violation
-from colangevin.optimizers.noise import Noise, checksum
-from colangevin.optimizers.planning import Plan, Planner, by_age
-from colangevin.optimizers.resident import Resident
+from colangevin.errors import ProjectionWarning
+from colangevin.native import library
+from colangevin.optimizers import placing, saving, thermostats
+from colangevin.optimizers.batches import STEP
+from colangevin.optimizers.calls import Call, GroupCall
+from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
+from colangevin.optimizers.layout import Layout
+from colangevin.optimizers.noise import REGISTER, choose_seed
+from colangevin.optimizers.step import Work, carry_out
+from colangevin.optimizers.violation import Violation, violation_of
 
 
 class CoLA(Optimizer):
@@ -27,24 +30,28 @@ class CoLA(Optimizer):
     ``step_size`` and ``friction``), ``temperature``, ``scheme``, ``delayed_gradient`` and
     ``weight_decay``. Unconstrained and at temperature 0, OBA is ``torch.optim.SGD``.
 
+    Weights that are off their manifold are moved onto it at once, which is logged. Parameters that
+    need no gradient are left alone.
+
     Args:
         params: parameters or groups, such as ``parameter_groups`` returns.
-        lr: h², as in SGD (overdamped: h).
+        lr: h², as in SGD (overdamped: h). A step with lr = 0 changes nothing.
         momentum: e^{−γh}, between 0 and 1; 0 is overdamped.
         temperature: τ, relative to the loss: with a mean loss over N samples the Bayes
             posterior is τ = 1/N.
         scheme: a word over A, B, O: "OBA", "ABO", "BAOAB", "AOAB".
         delayed_gradient: run the word literally with the gradient from before the move.
-        generator: source of the noise; by default one of the optimizer's own, which depends
-            on the seed and on the first weights: copies of a network need generators.
+        generator: gives a seed, in the place of ``seed``.
         step_size: h, in the place of ``lr``.
         friction: γ, in the place of ``momentum``; ``inf`` is overdamped.
         constraint: the constraint of groups that set none.
         weight_decay: adds weight_decay · θ to the gradient.
         strict: refuse weights that are off the manifold instead of moving them onto it.
-        fused: compile the step of circle-constrained and unconstrained parameters into one
-            kernel, and the drawing of large noise into another (the first step takes some
-            seconds longer); None and False do not.
+        seed: of the noise, which is a function of the seed, the parameter's place, its count of
+            steps, and the index. By default it depends on torch's seed and on the first weights:
+            copies of a network need seeds of their own.
+        fused: whether to use the C kernels of circle-constrained and unconstrained parameters on a
+            CPU: None wherever they exist, True insists on them, False never.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
             from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.
@@ -79,6 +86,7 @@ class CoLA(Optimizer):
         constraint: Constraint | None = None,
         weight_decay: float = 0.0,
         strict: bool = False,
+        seed: int | None = None,
         fused: bool | None = None,
         thermostat: str = "langevin",
         coupling: float | None = None,
@@ -99,24 +107,40 @@ class CoLA(Optimizer):
             "driving_noise": driving_noise,
         }
         defaults = resolve_defaults(self._given)
-        if fused is not None and not isinstance(fused, bool):
-            raise TypeError(f"fused must be True, False or None, got {fused!r}")
         self._strict = strict
-        self._fuse = bool(fused)
+        self._native = library.wanted(fused)
         self._prepare()
-        placements: list[placement.Placement] = []
-        self._collecting: list[placement.Placement] | None = placements
+        self._found: list[placing.Placement] | None = []
         super().__init__(params, defaults)
-        self._collecting = None
-        weights = (p for group in self.param_groups for p in group["params"])
-        salt = checksum(weights) if generator is None else 0
-        self._noise = Noise(generator, salt, fused=self._fuse)
-        placement.commit(placements, self.state)
+        found, self._found = self._found, None
+        chosen = choose_seed(seed, generator, self._parameters())
+        for group in self.param_groups:
+            group.setdefault("seed", chosen)
+        for index in range(len(self.param_groups)):
+            self._settle(index, found)
+        self._refuse_shared_seed(seed, generator)
+
+    def _parameters(self) -> Iterator[Tensor]:
+        for group in self.param_groups:
+            yield from group["params"]
 
     def _prepare(self) -> None:
         """What is derived from the groups and never saved."""
-        self._planner = Planner(self._strict)
-        self._fused = Fused() if self._fuse else None
+        self._layouts: dict[int, Layout] = {}
+        self._call = Call()
+
+    def _refuse_shared_seed(self, seed: int | None, generator: torch.Generator | None) -> None:
+        """Warn where two living optimizers would draw the same noise."""
+        if seed is not None or generator is not None or not self.param_groups:
+            return
+        noisy = any(float(group["temperature"]) > 0.0 for group in self.param_groups)
+        if noisy and REGISTER.is_taken(self.param_groups[0]["seed"], self):
+            warnings.warn(
+                "another optimizer was made from the same weights and the same state of torch's "
+                "generator, so both draw the same noise; give each its own seed=",
+                UserWarning,
+                stacklevel=3,
+            )
 
     # --- groups ---------------------------------------------------------------------------
 
@@ -131,20 +155,49 @@ class CoLA(Optimizer):
         group = dict(param_group)
         own = {name: group.pop(name) for name in GROUP_OPTIONS if name in group}
         group.update(resolve(own, self._given))
-        placement.refuse_duplicates(group, self.param_groups)
+        group["fallbacks"] = 0
+        placing.refuse_duplicates(group, self.param_groups)
         super().add_param_group(group)
+        index = len(self.param_groups) - 1
         try:
-            placements = placement.of_group(self.param_groups[-1], self._strict)
+            memory: dict[Tensor, dict[str, Any]] = {}
+            placements = self._layout(index, memory).settle(self._strict)
         except Exception:
+            self._layouts.pop(index, None)
             self.param_groups.pop()
             raise
-        if self._collecting is not None:
-            self._collecting.extend(placements)
-        else:
-            placement.commit(placements, self.state)
+        if self._found is not None:
+            self._found.extend(placements)
+            return
+        self.param_groups[index].setdefault("seed", self.param_groups[0].get("seed"))
+        self._settle(index, placements)
+
+    def _settle(self, index: int, placements: Sequence[placing.Placement]) -> None:
+        """Put the weights of a new group on their manifold and make their state."""
+        group, layout = self.param_groups[index], self._layouts[index]
+        own = [placed for placed in placements if layout.owns(placed.batch)]
+        layout.hand_over(self.state)
+        for placed in own:
+            placing.put(placed, self.state)
+        placing.announce(group, own)
+        momentum = thermostats.is_adaptive(group) or not dynamics(group).is_overdamped
+        awake = [i for i, p in enumerate(group["params"]) if p.requires_grad and p.numel()]
+        for _, batch in layout.split(awake):
+            batch.prepare(self.state, momentum)
+        layout.mark(awake)
+
+    def _layout(self, index: int, state_of: Any = None) -> Layout:
+        """The layout of a group, which is made anew where the user has changed the group."""
+        group, layout = self.param_groups[index], self._layouts.get(index)
+        if layout is None or not layout.fits(group):
+            first = sum(len(other["params"]) for other in self.param_groups[:index])
+            own = self.state if state_of is None else state_of
+            layout = self._layouts[index] = Layout(group, first, own, self._native)
+        return layout
 
     # --- the step -------------------------------------------------------------------------
 
+    @torch.compiler.disable
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step.
@@ -153,8 +206,8 @@ class CoLA(Optimizer):
             closure: reevaluates the model and returns the loss.
 
         Raises:
-            ConvergenceError: a projection failed; parameters, state and generator are as
-                they were before the step.
+            ConvergenceError: a projection failed; parameters and state are as they were before
+                the step.
         """
         loss = None
         if closure is not None:
@@ -165,53 +218,60 @@ class CoLA(Optimizer):
 
     def _move(self, closure: Callable[[], Any] | None) -> None:
         """Move every group once with the gradients as they stand."""
+        self._run(self._call)
+
+    @torch.no_grad()
+    def _run(self, call: Call) -> None:
+        """Carry out a call: all of it, or nothing."""
+        before = self._reset_replaced()
         try:
-            actives = self._run_groups()
+            calls = [
+                GroupCall(call, index, group, self._layout(index), self.state, self._strict)
+                for index, group in enumerate(self.param_groups)
+            ]
+            works = [own.works() for own in calls]
+            carry_out([work for own in works for work in own])
         except Exception:
-            self._planner.undo(self.state)
+            for parameter, entry in before.items():
+                self.state[parameter] = entry
+            if before:
+                self._layouts.clear()
             raise
-        self._planner.keep(self.param_groups, actives)
+        for index, group in enumerate(self.param_groups):
+            self._layouts[index].mark(calls[index].active)
+            self._note(group, works[index])
 
-    def _run_groups(self) -> list[list[int]]:
-        """Return which parameters of each group have moved."""
-        groups = self.param_groups
-        # All gradients are looked at before anything is changed.
-        actives = [placement.with_gradient(group) for group in groups]
-        adaptive = [i for i, group in enumerate(groups) if thermostats.is_adaptive(group)]
-        plans = [
-            plan
-            for i, group in enumerate(groups)
-            if i not in adaptive
-            for plan in self._planner.plan(i, group, actives[i], self.state)
-        ]
-        if adaptive:
-            self._run_with_adaptive([(i, actives[i]) for i in adaptive if actives[i]], plans)
-        else:
-            execution.run(plans, self.state, self._noise, self._fused)
-        return actives
+    def _reset_replaced(self) -> dict[Tensor, dict[str, Any]]:
+        """Parameters whose constraint has been replaced are at rest; returns what they had."""
+        before: dict[Tensor, dict[str, Any]] = {}
+        for index, group in enumerate(self.param_groups):
+            layout = self._layouts.get(index)
+            if layout is None or layout.constraint is group["constraint"]:
+                continue
+            for parameter in group["params"]:
+                entry = self.state.get(parameter)
+                if entry is not None:
+                    before[parameter] = entry
+                    self.state[parameter] = {k: v.clone() for k, v in entry.items() if k == STEP}
+        return before
 
-    def _run_with_adaptive(
-        self, adaptive: Sequence[tuple[int, list[int]]], plans: Sequence[Plan]
-    ) -> None:
-        """Adaptive groups are computed first and written last: a failure leaves all as it was."""
-        generators = self._noise.state_dict()
-        try:
-            outcomes = [self._adapt(index, active) for index, active in adaptive]
-            execution.run(plans, self.state, self._noise, self._fused)
-        except Exception:
-            self._noise.load_state_dict(generators)
-            raise
-        for outcome in outcomes:
-            outcome.write(self.state)
-
-    def _adapt(self, index: int, active: list[int]) -> thermostats.Outcome:
-        group = self.param_groups[index]
-        self._planner.settle(group, active, self.state)
-        fresh, moved = (
-            self._planner.buckets(group, indices) if indices else []
-            for indices in by_age(group, active, self.state)
-        )
-        return thermostats.advance(group, fresh, moved, self.state, self._noise.draw)
+    @staticmethod
+    def _note(group: dict[str, Any], works: Sequence[Work]) -> None:
+        """Count how projections went, and warn of the first fallback."""
+        outcomes = [work.outcome for work in works if work.outcome is not None]
+        if not outcomes:
+            return
+        group["iterations"] = max(outcome.iterations for outcome in outcomes)
+        failed = sum(outcome.fallbacks for outcome in outcomes)
+        warned = group.get("fallbacks", 0) > 0
+        group["fallbacks"] = group.get("fallbacks", 0) + failed
+        if failed and not warned:
+            warnings.warn(
+                "the quasi-Newton projection did not converge for some weights and the polar "
+                "factor was used; smaller steps avoid this (violation() counts it)",
+                ProjectionWarning,
+                stacklevel=2,
+            )
 
     # --- what a user can read -------------------------------------------------------------
 
@@ -226,52 +286,41 @@ class CoLA(Optimizer):
             >>> optimizer.violation()[0].residual < 1e-6
             True
         """
-        return [
-            violation([bucket for bucket, _ in self._filled(index)], self.state)
-            for index in range(len(self.param_groups))
-        ]
-
-    def _filled(self, index: int) -> list[tuple[Bucket, Resident | None]]:
-        """The buckets of all parameters of a group that have any entries."""
-        params = self.param_groups[index]["params"]
-        filled = [i for i, parameter in enumerate(params) if parameter.numel()]
-        return self._buckets_of(index, filled) if filled else []
-
-    def _buckets_of(
-        self, index: int, indices: Sequence[int]
-    ) -> list[tuple[Bucket, Resident | None]]:
-        return self._planner.buckets(self.param_groups[index], indices)
+        indices = range(len(self.param_groups))
+        return [violation_of(self.param_groups[i], self._layout(i), self.state) for i in indices]
 
     # --- saving ---------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """As in torch, with constraints as plain values and the noise's generators."""
-        return saving.pack(super().state_dict(), self._noise)
+        """As in torch, with constraints as plain values; it shares no memory with the optimizer."""
+        handle = self.register_state_dict_post_hook(saving.pack, prepend=True)
+        try:
+            return super().state_dict()
+        finally:
+            handle.remove()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue exactly where ``state_dict`` was taken.
 
         Raises:
-            ValueError: if it belongs to other constraints or other parameters.
+            ValueError, TypeError: if it belongs to other constraints or other parameters, or is
+                damaged; nothing has been changed then.
         """
-        state_dict = saving.run_pre_hooks(self, state_dict)
-        saving.check(state_dict, self.param_groups)
-        constraints = [group["constraint"] for group in self.param_groups]
-        with saving.without_hooks(self):
-            super().load_state_dict(saving.without_extras(state_dict))
-        for group, constraint in zip(self.param_groups, constraints, strict=True):
-            group["constraint"] = constraint
-        saving.restore_dtypes(state_dict, self.param_groups, self.state)
-        if "noise" in state_dict:
-            self._noise.load_state_dict(state_dict["noise"])
-        self._prepare()
-        saving.run_post_hooks(self)
+        with saving.Loading(self) as loading:
+            self._loading = loading
+            try:
+                super().load_state_dict(state_dict)
+            finally:
+                del self._loading
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {name: self.__dict__[name] for name in ("_given", "_strict", "_fuse", "_noise")}
+        own = {name: self.__dict__[name] for name in ("_given", "_strict", "_native")}
         return {**super().__getstate__(), **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        loading = self.__dict__.get("_loading")
+        if loading is not None:  # torch's load_state_dict comes by here, before its hooks
+            state = loading.restored(state)
         super().__setstate__(state)
-        self._collecting = None
+        self._found = None
         self._prepare()

@@ -1,91 +1,140 @@
-"""The optimizer's own random numbers: one generator a device, saved with the state."""
+"""The noise of a batch: a pure function of seed, parameter, step, draw and index.
+
+So there is no generator whose state has to be saved. The same numbers come out alone or in a
+group, in an ensemble or not, before or after a resume.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from colangevin.optimizers.counter import CounterNormals
+from colangevin.native import normals as native
+from colangevin.optimizers.batches import Batch
+from colangevin.random import key_of, normals
 
+DRAWS = 64
+"""Draws that belong to one stretch of a call."""
+SEEDS = 2**62
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of a number: a sum of integers does not depend on its order."""
 
 
-class Noise:
-    """Draws standard normals from generators of its own.
+class Source(NamedTuple):
+    """What the noise of a batch depends on in one call.
 
-    Without a generator from the user, the seed comes from a copy of torch's global generator
-    and from the first weights, so ``torch.manual_seed`` fixes it, while the global stream (data
-    order, dropout) stays as it would be under any other optimizer.
-
-    Args:
-        generator: the generator to use on its device.
-        salt: tells optimizers apart that are made at the same state of the global generator.
-        fused: fill large tensors by a compiled kernel with keys from the generator.
-
-    Example:
-        >>> noise = Noise(torch.Generator().manual_seed(0), salt=0)
-        >>> noise.draw(torch.zeros(2))
-        tensor([ 1.5410, -0.2934])
+    Attributes:
+        seeds: of the optimizer, or one per member.
+        steps: how many steps each parameter has made.
+        draw: number of the first draw.
     """
 
-    def __init__(self, generator: torch.Generator | None, salt: int, fused: bool = False) -> None:
-        if generator is not None and not isinstance(generator, torch.Generator):
-            raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
-        self._generators: dict[str, torch.Generator] = {}
-        self._counter = CounterNormals() if fused else None
-        if generator is not None:
-            self._generators[_key(generator.device)] = generator
-            self._seed = generator.initial_seed()
-        else:
-            copy = torch.Generator()
-            copy.set_state(torch.get_rng_state())
-            drawn = torch.randint(2**62, (), generator=copy)
-            self._seed = (int(drawn) + 0x9E3779B97F4A7C15 * (salt + 1)) % 2**63
+    seeds: Sequence[int]
+    steps: Sequence[int]
+    draw: int = 0
 
-    def generator(self, device: torch.device) -> torch.Generator:
-        """The generator of a device, made when it is first needed."""
-        key = _key(device)
-        if key not in self._generators:
-            made = torch.Generator(device=device)
-            made.manual_seed(self._seed)
-            self._generators[key] = made
-        return self._generators[key]
+
+class BatchNoise:
+    """Draws standard normals for a batch, one tensor after the other.
+
+    Args:
+        batch: where the numbers go.
+        source: what they depend on.
+    """
+
+    def __init__(self, batch: Batch, source: Source) -> None:
+        self._batch, self._source = batch, source
+        self._draw = source.draw
+        self._first = 0
+
+    def at(self, first: int, draw: int = 0) -> BatchNoise:
+        """The noise of a block that starts at ``first``, from the beginning of the call."""
+        self._first, self._draw = first, self._source.draw + draw
+        return self
 
     def draw(self, like: Tensor) -> Tensor:
-        """Standard normals of the shape, dtype and device of ``like``."""
-        return self.fill(torch.empty_like(like, memory_format=torch.contiguous_format))
+        """Numbers for a batch of positions, a block of them, or a batch of slacks."""
+        batch, first = self._batch, self._first
+        number, self._draw = self._draw, self._draw + 1
+        if len(batch.parameters) == 1 and batch.members is None and batch.constraint.elementwise:
+            return self._fill(0, number, like.numel(), first, like).view(like.shape)
+        sizes = [shape.numel() for shape in batch.shapes]
+        if like.numel() == len(self._source.seeds) * sum(sizes):
+            parts = [self._fill(i, number, n, 0, like) for i, n in enumerate(sizes)]
+            pairs = zip(parts, batch.parameters, strict=True)
+            return batch.gather([part.view(p.shape) for part, p in pairs])
+        return self._slacks(number, like)
 
-    def fill(self, out: Tensor) -> Tensor:
-        """Overwrite a tensor with standard normals."""
-        generator = self.generator(out.device)
-        if self._counter is None or not self._counter.fill(out, generator):
-            out.normal_(generator=generator)
-        return out
+    def _slacks(self, number: int, like: Tensor) -> Tensor:
+        batch, copies = self._batch, len(self._source.seeds)
+        rest = like.shape[1:]
+        entries = [like.shape[0]] if batch.constraint.joint else batch.rows
+        parts = [
+            self._fill(i, number, count // copies * rest.numel(), 0, like).view(count, *rest)
+            for i, count in enumerate(entries)
+        ]
+        return torch.cat(parts)
 
-    def state_dict(self) -> dict[str, object]:
-        """Plain values and tensors only, so that it loads with ``weights_only=True``."""
-        states = {key: made.get_state() for key, made in self._generators.items()}
-        return {"seed": self._seed, "generators": states}
+    def _fill(self, index: int, draw: int, size: int, first: int, like: Tensor) -> Tensor:
+        """Numbers of one parameter: [members · size]."""
+        ordinal, step = self._batch.ordinals[index], self._source.steps[index]
+        seeds = self._source.seeds
+        out = torch.empty(len(seeds), size, dtype=like.dtype, device=like.device)
+        if not native.fill(out, seeds, ordinal, step, draw, first):
+            keys = [key_of(seed, ordinal, step, draw) for seed in seeds]
+            out.copy_(normals(keys, size, first, like.device))
+        return out.view(-1)
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
-        """Continue the streams of ``state_dict()``; a device that is not here is left out."""
-        self._seed = int(state["seed"])  # type: ignore[call-overload]
-        for key, value in state["generators"].items():  # type: ignore[attr-defined]
-            if key in self._generators or _available(key):
-                self.generator(torch.device(key)).set_state(value.cpu())
-        for key in set(self._generators) - set(state["generators"]):  # type: ignore[call-overload]
-            self._generators[key].manual_seed(self._seed)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.state_dict(), "fused": self._counter is not None}
+# --- seeds ----------------------------------------------------------------------------------
 
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self._generators = {}
-        self._counter = CounterNormals() if state.pop("fused", False) else None
-        self.load_state_dict(state)
+
+def choose_seed(
+    seed: int | None, generator: torch.Generator | None, parameters: Iterable[Tensor]
+) -> int:
+    """The seed of an optimizer's noise.
+
+    Without one from the user it comes from a copy of torch's global generator and from the first
+    weights. So ``torch.manual_seed`` fixes it, while the global stream (data order, dropout) stays
+    as it would be under any other optimizer.
+
+    Raises:
+        ValueError, TypeError: naming the argument.
+
+    Example:
+        >>> choose_seed(5, None, [])
+        5
+    """
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
+    if seed is not None and generator is not None:
+        raise ValueError("give seed or generator, not both")
+    if seed is not None:
+        return check_seed(seed)
+    if generator is not None:
+        drawn = torch.randint(SEEDS, (), generator=generator, device=generator.device)
+        return int(drawn)
+    copy = torch.Generator()
+    copy.set_state(torch.get_rng_state())
+    drawn = torch.randint(SEEDS, (), generator=copy)
+    return key_of(int(drawn), checksum(parameters)) % SEEDS
+
+
+def check_seed(seed: object) -> int:
+    """Return a seed.
+
+    Raises:
+        TypeError, ValueError: if it is no integer from 0 to 2**63 − 1.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TypeError(f"seed must be an integer or None, got {seed!r}")
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed must lie between 0 and 2**63 - 1, got {seed}")
+    return seed
 
 
 @torch.no_grad()
@@ -103,16 +152,17 @@ def checksum(parameters: Iterable[Tensor]) -> int:
     return total
 
 
-def _key(device: torch.device) -> str:
-    """cpu, or cuda:0 and the like: a device without an index means the first one."""
-    if device.type == "cpu":
-        return "cpu"
-    return f"{device.type}:{device.index or 0}"
+class Register:
+    """The seeds of the living optimizers of this process that draw noise."""
+
+    def __init__(self) -> None:
+        self._owners: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
+
+    def is_taken(self, seed: int, owner: object) -> bool:
+        """Whether another living optimizer has this seed; from now on this one has it."""
+        other = self._owners.get(seed)
+        self._owners[seed] = owner
+        return other is not None and other is not owner
 
 
-def _available(key: str) -> bool:
-    try:
-        torch.empty(0, device=key)
-    except (RuntimeError, AssertionError):
-        return False
-    return True
+REGISTER = Register()

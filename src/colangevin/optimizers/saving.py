@@ -2,95 +2,210 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from colangevin.optimizers.buckets import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, work_dtype
-from colangevin.optimizers.noise import Noise
-from colangevin.optimizers.placement import names, one_by_one
+from colangevin.constraints.circle import RADIUS
+from colangevin.optimizers.batches import (
+    MASTER,
+    MOMENTUM,
+    SLACK,
+    SLACK_MOMENTUM,
+    STEP,
+    work_dtype,
+)
+from colangevin.optimizers.hyperparameters import check_group
+from colangevin.optimizers.layout import Layout
+from colangevin.optimizers.placing import names_of
+
+if TYPE_CHECKING:
+    from colangevin.optimizers.cola import CoLA
 
 
-def pack(state_dict: dict[str, Any], noise: Noise) -> dict[str, Any]:
-    """Replace constraints by plain values and add the generators.
+def pack(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    """Replace constraints by plain values, and share no memory with the optimizer.
 
-    The result loads with ``torch.load(weights_only=True)``. It shares no memory with the
-    optimizer: generators can only be copied, and a state dict of which a part runs on would
-    be of no moment in the run.
+    The result loads with ``torch.load(weights_only=True)``. A state dict of which a part runs on
+    would be of no moment in the run.
     """
-    for group in state_dict["param_groups"]:
-        group["constraint"] = group["constraint"].describe()
-    packed: dict[str, Any] = _copied(state_dict)
-    return {**packed, "noise": noise.state_dict()}
+    groups = [
+        {**group, "constraint": group["constraint"].describe()}
+        for group in state_dict["param_groups"]
+    ]
+    packed: dict[str, Any] = copied({**state_dict, "param_groups": groups})
+    return packed
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """Containers and tensors anew."""
     if isinstance(value, Tensor):
         return value.detach().clone()
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
 
 
-def without_extras(state_dict: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``torch.optim.Optimizer.load_state_dict`` knows."""
-    return {key: value for key, value in state_dict.items() if key != "noise"}
+class Loading:
+    """One call of ``load_state_dict``.
+
+    What is loaded is checked after the user's hooks have seen it and before anything changes.
+
+    Args:
+        optimizer: the one that loads.
+    """
+
+    def __init__(self, optimizer: CoLA) -> None:
+        self._optimizer = optimizer
+        self._loaded: dict[str, Any] = {}
+
+    def __enter__(self) -> Loading:
+        # The last hook that is registered is the last that runs.
+        self._hook = self._optimizer.register_load_state_dict_pre_hook(self._check)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._hook.remove()
+
+    def _check(self, optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
+        check(state_dict, self._optimizer.param_groups, self._optimizer._layout)
+        self._loaded = state_dict
+
+    def restored(self, state: dict[str, Any]) -> dict[str, Any]:
+        """What torch has made of it, with the optimizer's constraints and the work's dtypes."""
+        groups = [
+            {**new, "constraint": old["constraint"]}
+            for new, old in zip(state["param_groups"], self._optimizer.param_groups, strict=True)
+        ]
+        entries = dict(state["state"])
+        entries.update(_entries(self._loaded, groups))
+        own = type(self._optimizer.state)(dict)  # type: ignore[call-arg, arg-type]
+        own.update(entries)
+        return {**state, "state": own, "param_groups": groups}
 
 
-def check(state_dict: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> None:
-    """Refuse a state dict of other constraints or other shapes, before anything changes.
+def _entries(loaded: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dict[Tensor, Any]:
+    """The state in the dtype of the work, with memory of its own.
+
+    torch casts state to the parameter's dtype, which would round float32 state of bf16
+    parameters, and it shares memory with the state dict. Only half precision has a master:
+    elsewhere it would go stale.
+    """
+    found: dict[Tensor, Any] = {}
+    for saved, group in zip(loaded["param_groups"], groups, strict=True):
+        for key, parameter in zip(saved["params"], group["params"], strict=True):
+            entry = loaded["state"].get(key)
+            if entry is None:
+                continue
+            dtype = work_dtype(parameter.dtype)
+            found[parameter] = {
+                name: value.detach().clone()
+                if name in (STEP, RADIUS)
+                else value.detach().to(parameter.device, dtype, copy=True)
+                for name, value in entry.items()
+                if name != MASTER or dtype != parameter.dtype
+            }
+    return found
+
+
+# --- checks ---------------------------------------------------------------------------------
+
+
+def check(state_dict: Mapping[str, Any], groups: Sequence[dict[str, Any]], layout_of: Any) -> None:
+    """Refuse a state dict of other constraints or shapes, or with damaged values.
 
     Raises:
-        ValueError: naming the group and what differs.
+        ValueError, TypeError: naming the group and what is wrong.
     """
-    if not {"state", "param_groups"} <= state_dict.keys():
-        raise ValueError(f"no state dict of an optimizer: it has the keys {list(state_dict)[:5]}")
+    if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= state_dict.keys():
+        keys = list(state_dict)[:5] if isinstance(state_dict, Mapping) else state_dict
+        raise ValueError(f"no state dict of an optimizer: it has the keys {keys}")
     saved_groups = state_dict["param_groups"]
+    if not isinstance(saved_groups, list) or not isinstance(state_dict["state"], Mapping):
+        raise ValueError("no state dict of an optimizer: param_groups must be a list, state a dict")
     if len(saved_groups) != len(groups):
         raise ValueError(f"the state dict has {len(saved_groups)} groups, not {len(groups)}")
     for index, (saved, group) in enumerate(zip(saved_groups, groups, strict=True)):
-        described, own = saved.get("constraint"), group["constraint"].describe()
-        if not isinstance(described, Mapping) or not same(described, own):
-            raise ValueError(
-                f"group {index} of the state dict has the constraint {described!r}, "
-                f"the optimizer has {own!r}"
-            )
-        _check_shapes(index, saved, group, state_dict["state"])
+        if not isinstance(saved, Mapping) or not isinstance(saved.get("params"), list):
+            raise ValueError(f"group {index} of the state dict is damaged: {type(saved).__name__}")
+        _check_constraint(index, saved, group)
+        try:
+            check_group({**saved, "constraint": group["constraint"]})
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"group {index} of the state dict: {error}") from error
+        _check_entries(index, saved, group, state_dict["state"], layout_of(index))
 
 
-def _check_shapes(
-    index: int, saved: Mapping[str, Any], group: dict[str, Any], states: Mapping[int, Any]
+def _check_constraint(index: int, saved: Mapping[str, Any], group: dict[str, Any]) -> None:
+    described, own = saved.get("constraint"), group["constraint"].describe()
+    if not isinstance(described, Mapping):
+        raise ValueError(
+            f"group {index} of the state dict has no constraint: it is of another optimizer; "
+            "hand_over passes momenta from SGD"
+        )
+    if not same(described, own):
+        raise ValueError(
+            f"group {index} of the state dict has the constraint {described!r}, "
+            f"the optimizer has {own!r}"
+        )
+
+
+def _check_entries(
+    index: int,
+    saved: Mapping[str, Any],
+    group: dict[str, Any],
+    states: Mapping[int, Any],
+    layout: Layout,
 ) -> None:
     if len(saved["params"]) != len(group["params"]):
         raise ValueError(
             f"group {index} of the state dict has {len(saved['params'])} parameters, "
             f"not {len(group['params'])}"
         )
-    expected = _shapes(group)
-    for key, parameter, name in zip(saved["params"], group["params"], names(group), strict=True):
-        for entry, value in states.get(key, {}).items():
-            allowed = expected[parameter].get(entry)
+    expected = _shapes(layout)
+    for key, parameter, name in zip(saved["params"], group["params"], names_of(group), strict=True):
+        entry = states.get(key)
+        if entry is None:
+            continue
+        if not isinstance(entry, Mapping):
+            raise ValueError(
+                f"group {index} of the state dict has {type(entry).__name__} as the state of {name}"
+            )
+        for field, value in entry.items():
+            allowed = expected[parameter].get(field)
             if not isinstance(value, Tensor) or value.shape != allowed:
                 shape = tuple(value.shape) if isinstance(value, Tensor) else value
                 raise ValueError(
-                    f"group {index} of the state dict has {entry} of shape {shape} for {name}, "
+                    f"group {index} of the state dict has {field} of shape {shape} for {name}, "
                     f"where the optimizer has {None if allowed is None else tuple(allowed)}"
                 )
+        _check_count(index, name, entry)
 
 
-def _shapes(group: dict[str, Any]) -> dict[Tensor, dict[str, torch.Size]]:
+def _check_count(index: int, name: str, entry: Mapping[str, Any]) -> None:
+    steps = float(entry[STEP]) if STEP in entry else math.nan
+    if not (steps >= 0.0 and steps == int(steps)):
+        raise ValueError(
+            f"group {index} of the state dict has step {steps} for {name}; it must be a count"
+        )
+
+
+def _shapes(layout: Layout) -> dict[Tensor, dict[str, torch.Size]]:
     """The shape of every entry that the state of a group's parameters may have."""
-    shapes = {p: {MOMENTUM: p.shape, MASTER: p.shape} for p in group["params"]}
-    for bucket in one_by_one(group):
-        owner = bucket.parameters[0]
-        slack = bucket.read({}, momentum=True).slack
+    scalar = torch.Size([])
+    shapes = {
+        p: {MOMENTUM: p.shape, MASTER: p.shape, STEP: scalar, RADIUS: scalar}
+        for p in layout.parameters
+    }
+    for _, batch in layout.singles(range(len(layout.parameters))):
+        owner = batch.parameters[0]
+        slack = batch.constraint.lift(batch.gather(batch.parameters))
         if slack is not None:
-            shape = owner.shape if bucket.constraint.elementwise else slack.shape
+            shape = owner.shape if batch.constraint.elementwise else slack.shape
             shapes[owner].update({SLACK: shape, SLACK_MOMENTUM: shape})
     return shapes
 
@@ -106,57 +221,3 @@ def _equal(one: object, other: object) -> bool:
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.shape == other.shape and torch.equal(one.cpu(), other.cpu().to(one.dtype))
     return type(one) is type(other) and one == other
-
-
-def restore_dtypes(
-    state_dict: Mapping[str, Any], groups: Sequence[dict[str, Any]], state: dict[Tensor, Any]
-) -> None:
-    """Give the state the dtype of the work, and storage of its own.
-
-    torch casts state to the parameter's dtype, which would round float32 state of bf16
-    parameters, and it shares memory with the state dict. Only half precision has a master:
-    elsewhere it would go stale.
-    """
-    for saved, group in zip(state_dict["param_groups"], groups, strict=True):
-        for key, parameter in zip(saved["params"], group["params"], strict=True):
-            entry = state_dict["state"].get(key)
-            if entry is None:
-                continue
-            dtype = work_dtype(parameter.dtype)
-            state[parameter] = {
-                name: value.detach().to(parameter.device, dtype, copy=True)
-                for name, value in entry.items()
-                if name != MASTER or dtype != parameter.dtype
-            }
-
-
-# --- hooks ------------------------------------------------------------------------------------
-
-
-def run_pre_hooks(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
-    """What the hooks of ``register_load_state_dict_pre_hook`` make of a state dict."""
-    state_dict = state_dict.copy()
-    for hook in optimizer._optimizer_load_state_dict_pre_hooks.values():
-        changed = hook(optimizer, state_dict)
-        state_dict = state_dict if changed is None else changed
-    return state_dict
-
-
-def run_post_hooks(optimizer: Optimizer) -> None:
-    """Call the hooks of ``register_load_state_dict_post_hook``."""
-    for hook in optimizer._optimizer_load_state_dict_post_hooks.values():
-        hook(optimizer)
-
-
-@contextmanager
-def without_hooks(optimizer: Optimizer) -> Iterator[None]:
-    """Torch's part of loading is not the first that is done, nor the last."""
-    names = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
-    hooks = {name: getattr(optimizer, name) for name in names}
-    for name in names:
-        setattr(optimizer, name, OrderedDict())
-    try:
-        yield
-    finally:
-        for name, found in hooks.items():
-            setattr(optimizer, name, found)

@@ -1,32 +1,22 @@
-"""Groups with an adaptive thermostat: their options, and the step that they take together.
+"""The options of groups with an adaptive thermostat.
 
-The friction variable ξ is the group's ``friction``: a tensor without dimensions, one a group,
+The friction variable ξ is the group's ``friction``: a tensor without dimensions, one per group,
 saved with the other options in the state dict. What a user sets there is its initial value.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.constraints import State
-from colangevin.constraints.base import Draw
-from colangevin.errors import ConvergenceError
-from colangevin.integrators import adaptive
-from colangevin.integrators.adaptive import AdaptiveDynamics, Part
-from colangevin.integrators.scheme import Move, parse
-from colangevin.integrators.stretches import stretch
-from colangevin.optimizers.buckets import Bucket, StateOf
-from colangevin.optimizers.resident import Resident
+from colangevin.integrators.adaptive import AdaptiveDynamics
+from colangevin.integrators.scheme import parse
 
-Home: TypeAlias = "tuple[Bucket, Resident | None]"
-"""A bucket, and where its state stays between steps if it does."""
 THERMOSTATS = ("langevin", "adaptive")
 WORDS = {"langevin": "OBA", "adaptive": "BACDEDCAB"}
 """The scheme of a group that names none."""
@@ -142,96 +132,3 @@ def friction_variable(group: Mapping[str, Any], device: torch.device) -> Tensor:
     """ξ on a device, in float64 wherever the device has it."""
     dtype = torch.float32 if device.type == "mps" else torch.float64
     return torch.as_tensor(group["friction"], dtype=dtype).to(device)
-
-
-# --- the step -----------------------------------------------------------------------------
-
-
-class Outcome(NamedTuple):
-    """A group's step, computed but not yet written."""
-
-    group: dict[str, Any]
-    friction: Tensor
-    states: list[tuple[Home, State]]
-
-    def write(self, state_of: StateOf) -> None:
-        """Write parameters, state and ξ."""
-        for (bucket, resident), state in self.states:
-            if resident is None:
-                bucket.write(state_of, state)
-            else:
-                resident.commit(state_of, state)
-        self.group["friction"] = self.friction
-
-
-def advance(
-    group: dict[str, Any],
-    fresh: Sequence[Home],
-    moved: Sequence[Home],
-    state_of: StateOf,
-    draw: Draw,
-) -> Outcome:
-    """Compute a group's step.
-
-    Args:
-        group: the group's options.
-        fresh: buckets that have never moved; their first call may be shorter.
-        moved: the others.
-        state_of: the optimizer's state.
-        draw: the source of noise.
-
-    Raises:
-        ConvergenceError: a projection failed; nothing has been written.
-    """
-    homes = [*fresh, *moved]
-    parts = [_part(home, group, state_of) for home in homes]
-    friction = friction_variable(group, homes[0][0].parameters[0].device)
-    settings = dynamics(group)
-    share = group.get("stretch", (0, 1))  # set while Multirate walks a part of the way
-    run = partial(_run, settings, draw, share)
-    if not fresh:
-        parts, friction = run(homes, parts, friction, settings.scheme.moves)
-    else:
-        late = slice(len(fresh), None)
-        if moved:
-            waiting = settings.scheme.waiting
-            parts[late], friction = run(moved, parts[late], friction, waiting)
-        parts, friction = run(homes, parts, friction, settings.scheme.first)
-    states = [(home, part.state) for home, part in zip(homes, parts, strict=True)]
-    return Outcome(group, friction, states)
-
-
-def _run(
-    settings: AdaptiveDynamics,
-    draw: Draw,
-    share: tuple[int, int],
-    homes: Sequence[Home],
-    parts: Sequence[Part],
-    friction: Tensor,
-    moves: Sequence[Move],
-) -> tuple[list[Part], Tensor]:
-    buckets = [bucket for bucket, _ in homes]
-    freedom = degrees_of_freedom(buckets)
-    try:
-        walked = stretch(moves, *share)
-        return adaptive.advance(settings, parts, friction, freedom, walked, draw)
-    except ConvergenceError as error:
-        names = "; ".join(bucket.name for bucket in buckets)
-        raise ConvergenceError(f"{names}: {error}") from error
-
-
-def degrees_of_freedom(buckets: Iterable[Bucket]) -> int:
-    """N: the numbers that are free to move, less the constraints."""
-    return sum(
-        bucket.constraint.degrees_of_freedom([p.shape for p in bucket.parameters])
-        for bucket in buckets
-    )
-
-
-def _part(home: Home, group: Mapping[str, Any], state_of: StateOf) -> Part:
-    bucket, resident = home
-    state = (bucket if resident is None else resident).read(state_of, momentum=True)
-    gradient = bucket.gradient()
-    if group["weight_decay"]:
-        gradient = gradient + group["weight_decay"] * state.position
-    return Part(bucket.constraint, state, gradient)

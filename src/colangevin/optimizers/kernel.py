@@ -1,0 +1,137 @@
+"""The C kernels' view of a batch: a table of its segments, one per parameter or member."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+
+from colangevin.constraints import Circle, Constraint, Unconstrained
+from colangevin.integrators.recipe import Recipe
+from colangevin.native.elementwise import Table, available, suits
+from colangevin.optimizers.batches import MOMENTUM, SLACK, Batch, StateOf
+from colangevin.optimizers.noise import Source
+
+
+class Kernel:
+    """Runs recipes on a batch by the C kernels, in the memory of parameters and state.
+
+    Args:
+        batch: one of a geometry that the kernels know.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._table: Table | None = None
+        self._used: list[tuple[Tensor, str, Tensor | None]] = []
+        self._recipe: Recipe | None = None
+        self._momentum: str | None = None
+        self._numbers = array("d")
+        self._kinds: list[int] = []
+
+    @staticmethod
+    def knows(constraint: Constraint) -> bool:
+        """Whether there is a kernel for a geometry; a subclass may be another geometry."""
+        return type(constraint) in (Unconstrained, Circle)
+
+    @classmethod
+    def of(cls, batch: Batch) -> Kernel | None:
+        """The kernel of a batch, if there is one for its geometry and its memory."""
+        if not cls.knows(batch.constraint) or not available():
+            return None
+        return cls(batch) if all(map(suits, batch.parameters)) else None
+
+    def fits(self) -> bool:
+        """Whether the parameters still lie as the kernels need it."""
+        return all(map(suits, self._batch.parameters))
+
+    @torch.no_grad()
+    def run(
+        self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor], source: Source
+    ) -> None:
+        """Make a call."""
+        batch = self._batch
+        if self._table is None or not self._is_current(state_of, recipe):
+            self._table = self._lay_out(state_of, recipe, source)
+        if recipe is not self._recipe:
+            self._recipe, self._kinds = recipe, recipe.kinds
+            self._numbers = self._rows(recipe)
+        copies = len(source.seeds)
+        steps = [n for n in source.steps for _ in range(copies)]
+        seeds = list(source.seeds) * len(batch.parameters)
+        slopes = self._slopes(gradients)
+        self._table.run(
+            slopes, self._kinds, self._numbers, steps=steps, draw=source.draw, seeds=seeds
+        )
+        for parameter in batch.parameters:
+            increment_version(parameter)  # autograd must know that it was written to
+
+    def _slopes(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        dtype = self._batch.parameters[0].dtype
+        slopes = [g if g.dtype is dtype else g.to(dtype) for g in gradients]
+        if self._batch.members is None:
+            return slopes
+        return [row for slope in slopes for row in slope.contiguous().unbind()]
+
+    def _is_current(self, state_of: StateOf, recipe: Recipe) -> bool:
+        assert self._table is not None
+        wanted = MOMENTUM if recipe.momentum else None
+        if self._momentum is not wanted:
+            return False
+        for parameter, key, tensor in self._used:
+            if state_of[parameter].get(key) is not tensor:
+                return False
+        return self._table.is_current()
+
+    def _lay_out(self, state_of: StateOf, recipe: Recipe, source: Source) -> Table:
+        batch, constraint = self._batch, self._batch.constraint
+        kind = "circle" if isinstance(constraint, Circle) else "free"
+        table = Table(kind, batch.parameters[0].dtype)
+        self._momentum = MOMENTUM if recipe.momentum else None
+        self._used = []
+        for index, parameter in enumerate(batch.parameters):
+            entry = state_of[parameter]
+            keys = [key for key in (self._momentum, SLACK) if key in entry]
+            for key in keys:
+                if not entry[key].is_contiguous():
+                    entry[key] = entry[key].contiguous()
+                self._used.append((parameter, key, entry[key]))
+            momentum = entry[MOMENTUM] if recipe.momentum else None
+            self._add(table, index, parameter.detach(), momentum, entry.get(SLACK))
+        return table
+
+    def _add(
+        self, table: Table, index: int, position: Tensor, momentum: Any, slack: Any
+    ) -> None:
+        ordinal, radius = self._batch.ordinals[index], self._radii(position)
+        if self._batch.members is None:
+            table.add(position, momentum, slack, ordinal=ordinal, radius=radius)
+            return
+        for member in range(self._batch.members):
+            table.add(
+                position[member],
+                None if momentum is None else momentum[member],
+                None if slack is None else slack[member],
+                ordinal=ordinal,
+                radius=None if radius is None else radius[member],
+                row=member,
+            )
+
+    def _radii(self, position: Tensor) -> Tensor | None:
+        radius = getattr(self._batch.constraint, "radius", None)
+        if not isinstance(radius, Tensor):
+            return None
+        return radius.to(position).expand(position.shape).contiguous()
+
+    def _rows(self, recipe: Recipe) -> array[float]:
+        radius = getattr(self._batch.constraint, "radius", 0.0)
+        number = radius if isinstance(radius, float) else 0.0
+        members = self._batch.members or 1
+        rows = [recipe.numbers(number, member) for member in range(members if recipe.differs else 1)]
+        if len(rows) < members:
+            rows *= members
+        return array("d", [value for row in rows for value in row])

@@ -1,0 +1,213 @@
+"""Layouts: how the parameters of a group are divided into batches, and what is known of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colangevin.constraints import Constraint, Unconstrained
+from colangevin.errors import ConstraintError
+from colangevin.integrators.dynamics import Dynamics
+from colangevin.integrators.recipe import Recipe
+from colangevin.optimizers import placing
+from colangevin.native.elementwise import suits
+from colangevin.optimizers.batches import Batch, StateOf
+from colangevin.optimizers.kernel import Kernel
+from colangevin.optimizers.private import stamp
+
+LARGE = 1 << 14
+"""From this size on an elementwise parameter is a batch of its own."""
+HUGE = 1 << 17
+"""From this size on any parameter is a batch of its own."""
+
+
+class Layout:
+    """The batches of a group, for as long as its constraint and parameters stay the same.
+
+    Args:
+        group: the parameter group.
+        first: the place of its first parameter in the optimizer.
+        state_of: the optimizer's state.
+        native: whether the C kernels may be used.
+
+    Raises:
+        ConstraintError: if the constraint cannot hold for one of the parameters.
+    """
+
+    def __init__(
+        self, group: dict[str, Any], first: int, state_of: StateOf, native: bool = False
+    ) -> None:
+        self.constraint: Constraint = group["constraint"]
+        self.parameters: list[Tensor] = list(group["params"])
+        self._first, self._names = first, placing.names_of(group)
+        self._stamps: list[tuple[object, ...] | None] = [None] * len(self.parameters)
+        self._watched = not isinstance(self.constraint, Unconstrained)
+        placing.check_tensors(group)
+        self._own = [self._bound(index, state_of) for index in range(len(self.parameters))]
+        self._native = native
+        self._memory = dict(state_of) if not isinstance(state_of, defaultdict) else {}
+        self._recipe: tuple[object, Recipe] | None = None
+        self.batches = self._divide()
+        self._kernels: dict[int, Kernel | None] = {}
+
+    def _bound(self, index: int, state_of: StateOf) -> Constraint | None:
+        """The geometry of one parameter; None for one without entries."""
+        parameter, constraint = self.parameters[index], self.constraint
+        if constraint.joint or parameter.numel() == 0:
+            return None
+        try:
+            own = constraint.for_weight(parameter, state_of.setdefault(parameter, {}))
+            return own.bind([parameter.shape])
+        except ConstraintError as error:
+            raise ConstraintError(f"{self._names[index]}: {error}") from error
+
+    def fits(self, group: dict[str, Any]) -> bool:
+        """Whether this is still the group's layout."""
+        params = group["params"]
+        return (
+            self.constraint is group["constraint"]
+            and len(params) == len(self.parameters)
+            and all(p is own for p, own in zip(params, self.parameters, strict=True))
+        )
+
+    def batch(self, indices: Sequence[int], constraint: Constraint, passing: bool = False) -> Batch:
+        """A batch of some of the parameters."""
+        return Batch(
+            constraint,
+            [self.parameters[i] for i in indices],
+            [self._names[i] for i in indices],
+            [self._first + i for i in indices],
+            passing=passing,
+        )
+
+    def _divide(self) -> list[tuple[list[int], Batch]]:
+        if self.constraint.joint:
+            everyone = list(range(len(self.parameters)))
+            bound = self.constraint.bind([p.shape for p in self.parameters])
+            return [(everyone, self.batch(everyone, bound))]
+        members: dict[tuple[object, ...], list[int]] = {}
+        for index, own in enumerate(self._own):
+            if own is None:
+                continue
+            parameter = self.parameters[index]
+            key = own.batch_key(parameter.shape)
+            large = parameter.numel() >= (LARGE if own.elementwise else HUGE)
+            if large and not (self._native and Kernel.knows(own) and suits(parameter)):
+                key = None  # large enough by itself, and joining would copy
+            alone: tuple[object, ...] = (index,)
+            shared = (parameter.dtype, parameter.device)
+            members.setdefault((*(alone if key is None else shared), key), []).append(index)
+        found = []
+        for indices in members.values():
+            own = self._own[indices[0]]
+            assert own is not None
+            found.append((indices, self.batch(indices, own)))
+        return found
+
+    # --- on the manifold --------------------------------------------------------------------
+
+    def singles(self, indices: Sequence[int]) -> list[tuple[list[int], Batch]]:
+        """One batch per parameter, or one for all of them if the constraint is joint."""
+        if self.constraint.joint:
+            return list(self.batches) if indices else []
+        chosen = [(i, self._own[i]) for i in indices]
+        return [([i], self.batch([i], own, passing=True)) for i, own in chosen if own is not None]
+
+    def settle(self, strict: bool, frozen: bool = False) -> list[placing.Placement]:
+        """What must move for the parameters to be on the manifold; nothing is changed.
+
+        Args:
+            strict: raise in the place of moving.
+            frozen: whether parameters that need no gradient are looked at too.
+        """
+        awake = [i for i, p in enumerate(self.parameters) if frozen or p.requires_grad]
+        found = [placing.placement_of(batch, strict) for _, batch in self.singles(awake)]
+        return [placed for placed in found if placed is not None]
+
+    def mark(self, indices: Sequence[int]) -> None:
+        """The parameters are on the manifold as they are now."""
+        if self._watched:
+            for index in indices:
+                self._stamps[index] = stamp(self.parameters[index])
+
+    def written(self, indices: Sequence[int]) -> list[int]:
+        """The parameters that have been written to since they were last marked."""
+        if not self._watched:
+            return []
+        return [i for i in indices if self._stamps[i] != stamp(self.parameters[i])]
+
+    # --- a step -------------------------------------------------------------------------------
+
+    def active(self) -> list[int]:
+        """The parameters that take part in a step.
+
+        A joint constraint moves all of its parameters as soon as one of them has a gradient.
+
+        Raises:
+            TypeError: for sparse gradients.
+        """
+        found = []
+        for index, parameter in enumerate(self.parameters):
+            gradient = parameter.grad
+            if gradient is None or parameter.numel() == 0:
+                continue
+            if gradient.layout is not torch.strided or not gradient.is_floating_point():
+                _refuse_gradient(self._names[index], gradient)
+            found.append(index)
+        return list(range(len(self.parameters))) if found and self.constraint.joint else found
+
+    def split(self, active: Sequence[int]) -> list[tuple[list[int], Batch]]:
+        """The batches of the active parameters: whole ones, and parts for this step alone."""
+        if len(active) == len(self.parameters):
+            return self.batches
+        moving, found = set(active), []
+        for indices, batch in self.batches:
+            here = [i for i in indices if i in moving]
+            if len(here) == len(indices):
+                found.append((indices, batch))
+            elif here:
+                found.append((here, batch.part([indices.index(i) for i in here])))
+        return found
+
+
+    def recipe(
+        self, settings: Dynamics, weight_decay: float, first: bool, share: tuple[int, int]
+    ) -> Recipe:
+        """The recipe of the group's dynamics, the same object while nothing changes."""
+        key = (settings, weight_decay, first, share)
+        if self._recipe is None or self._recipe[0] != key:
+            self._recipe = key, Recipe.of(settings, weight_decay, first, share)
+        return self._recipe[1]
+
+    def owns(self, batch: Batch) -> bool:
+        """Whether the parameters of a batch are this group's."""
+        return any(batch.parameters[0] is parameter for parameter in self.parameters)
+
+    def hand_over(self, state_of: StateOf) -> None:
+        """Put what was worked out for the parameters before they had a state into it."""
+        for parameter, entry in self._memory.items():
+            for key, value in entry.items():
+                state_of.setdefault(parameter, {}).setdefault(key, value)
+
+    def kernel(self, batch: Batch) -> Kernel | None:
+        """The C kernel of a batch, if there is one and its memory lies as it needs it."""
+        if not self._native:
+            return None
+        if batch.passing:
+            return Kernel.of(batch)
+        if id(batch) not in self._kernels:  # the layout keeps its batches
+            self._kernels[id(batch)] = Kernel.of(batch)
+        kernel = self._kernels[id(batch)]
+        return kernel if kernel is not None and kernel.fits() else None
+
+
+def _refuse_gradient(name: str, gradient: Tensor) -> None:
+    if gradient.layout is not torch.strided:
+        raise TypeError(f"{name} has a sparse gradient; CoLA takes dense ones only")
+    raise TypeError(
+        f"{name} has a gradient of type {gradient.dtype}; CoLA takes real floating-point ones"
+    )

@@ -1,0 +1,186 @@
+"""Checking parameters against their constraint, and putting them on the manifold."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from colangevin.constraints.base import tolerance_for
+from colangevin.errors import ConstraintError
+from colangevin.optimizers.batches import HALF, MASTER, SLACK, Batch, StateOf, work_dtype
+from colangevin.optimizers.private import copy_all
+
+LOGGER = logging.getLogger("colangevin")
+
+
+class Placement(NamedTuple):
+    """Where a batch of one parameter, or of one joint constraint, is to be put.
+
+    Attributes:
+        batch: the parameters.
+        position: the batch on the manifold.
+        distance: how far that is, relative to the weights.
+    """
+
+    batch: Batch
+    position: Tensor
+    distance: float
+
+
+def names_of(group: dict[str, Any]) -> list[str]:
+    """The parameters' names, or their places in the group."""
+    given = group.get("names") or group.get("param_names")
+    if given is not None and len(given) == len(group["params"]):
+        return list(given)
+    return [
+        f"parameter {index} of shape {tuple(parameter.shape)}"
+        for index, parameter in enumerate(group["params"])
+    ]
+
+
+def refuse_duplicates(group: dict[str, Any], groups: Sequence[dict[str, Any]]) -> None:
+    """Refuse a new group that repeats a parameter; its ``params`` become a list.
+
+    Raises:
+        ValueError: naming the parameter and the group that has it already.
+    """
+    params = group["params"]
+    if isinstance(params, set):
+        return  # torch refuses it, for its lack of an order
+    params = group["params"] = [params] if isinstance(params, Tensor) else list(params)
+    given = [item[0] if isinstance(item, tuple) else None for item in params]
+    tensors = [item[1] if isinstance(item, tuple) else item for item in params]
+    if not all(isinstance(tensor, Tensor) for tensor in tensors):
+        return  # so does torch, for what it is
+    seen = {id(p): f"group {i}" for i, other in enumerate(groups) for p in other["params"]}
+    memory = {
+        key: f"{name} of group {i}"
+        for i, other in enumerate(groups)
+        for p, name in zip(other["params"], names_of(other), strict=True)
+        if (key := _memory(p)) is not None
+    }
+    called = given if None not in given else names_of({**group, "params": tensors})
+    for tensor, name in zip(tensors, called, strict=True):
+        if id(tensor) in seen:
+            raise ValueError(
+                f"{name} of group {len(groups)} appears in {seen[id(tensor)]} already; "
+                "a parameter belongs to one group, once"
+            )
+        key = _memory(tensor)
+        if key in memory:
+            raise ValueError(
+                f"{name} of group {len(groups)} shares its memory with {memory[key]}; tie weights "
+                "by using one Parameter in both places"
+            )
+        seen[id(tensor)] = f"group {len(groups)}"
+        if key is not None:
+            memory[key] = f"{name} of group {len(groups)}"
+
+
+def _memory(tensor: Tensor) -> tuple[object, ...] | None:
+    """Where a tensor lies; None if that cannot be told."""
+    if tensor.numel() == 0 or tensor.device.type == "meta" or tensor.layout != torch.strided:
+        return None
+    place = tensor.data_ptr()
+    return (tensor.device, place) if place else None
+
+
+def check_tensors(group: dict[str, Any]) -> None:
+    """Refuse parameters that are no real, dense, floating-point tensors.
+
+    Raises:
+        TypeError: naming the parameter.
+    """
+    for parameter, name in zip(group["params"], names_of(group), strict=True):
+        if not parameter.is_floating_point():
+            raise TypeError(f"{name} must be a real floating-point tensor, got {parameter.dtype}")
+        if parameter.layout != torch.strided:
+            raise TypeError(f"{name} must be a dense tensor, got {parameter.layout}")
+        if hasattr(parameter, "_local_tensor"):
+            raise TypeError(
+                f"{name} is a {type(parameter).__name__}: sharded parameters are not supported yet"
+            )
+
+
+@torch.no_grad()
+def placement_of(batch: Batch, strict: bool) -> Placement | None:
+    """Where a batch must be put; None where it is on the manifold already.
+
+    Raises:
+        ConstraintError: if the constraint cannot hold, or if ``strict`` and it is off the manifold.
+    """
+    dtype = batch.parameters[0].dtype
+    position = batch.gather(batch.parameters).detach()
+    if position.numel() == 0:
+        return None
+    try:
+        batch.constraint.check_dtype(work_dtype(dtype))
+        # Half precision cannot be nearer to a manifold than its rounding, eps/2 per weight.
+        half = dtype in HALF
+        allowed = 2 * torch.finfo(dtype).eps if half else 100 * tolerance_for(dtype)
+        excess = batch.constraint.excess(position)
+        if not math.isfinite(excess):
+            raise ConstraintError("the weight is not finite")
+        if excess <= allowed:
+            return None
+        if strict:
+            raise ConstraintError(
+                f"strict=True, but the weight is off the manifold: relative violation "
+                f"{excess:.3g}, allowed {allowed:.3g}; use constrain_ first"
+            )
+        placed = batch.constraint.place(position)
+    except ConstraintError as error:
+        raise ConstraintError(f"{batch.name}: {error}") from error
+    size = float(position.abs().max())
+    distance = float((placed - position).abs().max()) / (size or 1.0)
+    return Placement(batch, placed, distance)
+
+
+@torch.no_grad()
+def put(placement: Placement, state_of: StateOf) -> None:
+    """Move a batch to where it belongs."""
+    batch = placement.batch
+    parts = batch.scatter(placement.position)
+    for index, (parameter, part) in enumerate(zip(batch.parameters, parts, strict=True)):
+        if parameter.dtype in HALF:
+            state_of.setdefault(parameter, {})[MASTER] = part.clone()
+            parts[index] = batch.constraint.narrow(part, parameter.dtype)
+    copy_all(batch.parameters, parts)
+
+
+def announce(group: dict[str, Any], placements: Sequence[Placement]) -> None:
+    """Say how far a group's weights were moved."""
+    if not placements:
+        return
+    farthest = max(placements, key=lambda placed: placed.distance)
+    LOGGER.warning(
+        "%s: %d of %d parameters were off the manifold of %s and were moved onto it, the farthest "
+        "(%s) by %.2g of its largest weight",
+        group.get("name") or "the parameter group",
+        sum(len(placed.batch.parameters) for placed in placements),
+        len(group["params"]),
+        type(group["constraint"]).__name__,
+        farthest.batch.name,
+        farthest.distance,
+    )
+
+
+@torch.no_grad()
+def lifted(batch: Batch, state_of: StateOf, position: Tensor) -> Tensor | None:
+    """The slack of weights that were written to: where it no longer fits, with the old sign."""
+    slack = batch.constraint.lift(position)
+    stored = state_of.get(batch.parameters[0], {}).get(SLACK)
+    if slack is None or stored is None:
+        return slack
+    old = stored.reshape(slack.shape).to(slack)
+    state = batch.read(state_of, momentum=False)._replace(position=position, slack=old)
+    off = batch.constraint.residual(state).abs() > 100 * tolerance_for(position.dtype)
+    slack = torch.copysign(slack, old)
+    if off.shape == slack.shape:
+        return torch.where(off, slack, old)
+    return slack if bool(off.any()) else old

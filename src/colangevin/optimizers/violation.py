@@ -1,0 +1,75 @@
+"""How well constraints hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from colangevin.constraints import Constraint, State
+from colangevin.optimizers.batches import MOMENTUM, STEP, Batch, StateOf
+from colangevin.optimizers.layout import Layout
+
+
+class Violation(NamedTuple):
+    """How well a group's constraint holds.
+
+    Attributes:
+        residual: max |g| relative to the constraint's scale; NaN if a weight is.
+        cotangency: max |∇gᵀp| relative to |∇g||p|, of the momenta as the library reads them.
+        iterations: the most that a projection needed in the last step.
+        fallbacks: how many projections went by the polar factor so far.
+    """
+
+    residual: float
+    cotangency: float
+    iterations: int = 0
+    fallbacks: int = 0
+
+
+def violation_of(group: dict[str, Any], layout: Layout, state_of: StateOf) -> Violation:
+    """The worst of a group, measured in float64 where possible."""
+    residuals, cotangencies = [0.0], [0.0]
+    for batch, momentum in moved_batches(layout, state_of):
+        constraint = batch.constraint
+        state = batch.read(state_of, momentum)
+        residuals.append(_worst(constraint.residual(_measured(constraint, state))))
+        if momentum:
+            # A momentum that is kept modulo the normal space is read without its normal part.
+            closed = _measured(constraint, constraint.close(state))
+            cotangencies.append(_worst(constraint.cotangency(closed)))
+    counts = group.get("iterations", 0), group.get("fallbacks", 0)
+    return Violation(worst_of(residuals), worst_of(cotangencies), *counts)
+
+
+def moved_batches(layout: Layout, state_of: StateOf) -> Iterator[tuple[Batch, bool]]:
+    """The batches of a group that have a state, for reading, and whether they have momenta."""
+    ready = [
+        i
+        for i, parameter in enumerate(layout.parameters)
+        if STEP in state_of.get(parameter, {}) and (parameter.numel() or layout.constraint.joint)
+    ]
+    for indices, batch in layout.split(ready):
+        own = batch if batch.passing else batch.part(range(len(indices)))
+        yield own, all(MOMENTUM in state_of[p] for p in own.parameters)
+
+
+def _measured(constraint: Constraint, state: State) -> State:
+    if constraint.double_safe and state.position.device.type != "mps":
+        return state.map(Tensor.double)
+    return state
+
+
+def _worst(values: Tensor) -> float:
+    return float(values.abs().max()) if values.numel() else 0.0
+
+
+def worst_of(values: list[float]) -> float:
+    """The largest number, or NaN if there is one: ``max`` would hide it.
+
+    Example:
+        >>> worst_of([1.0, float("nan"), 2.0])
+        nan
+    """
+    return next((value for value in values if value != value), max(values))

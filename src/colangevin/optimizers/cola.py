@@ -13,9 +13,9 @@ from colangevin.constraints import Constraint
 from colangevin.optimizers import execution, placement, saving, thermostats
 from colangevin.optimizers.buckets import Bucket
 from colangevin.optimizers.fused import Fused
-from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, resolve, resolve_defaults
 from colangevin.optimizers.inspection import Violation, violation
 from colangevin.optimizers.noise import Noise, checksum
+from colangevin.optimizers.options import GROUP_OPTIONS, resolve, resolve_defaults
 from colangevin.optimizers.planning import Plan, Planner, by_age
 from colangevin.optimizers.resident import Resident
 

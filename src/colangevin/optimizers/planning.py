@@ -13,7 +13,7 @@ from colangevin.integrators.dynamics import Action, Dynamics
 from colangevin.integrators.stretches import stretch
 from colangevin.optimizers import placement
 from colangevin.optimizers.buckets import MOMENTUM, SLACK, Bucket, StateOf, make_buckets
-from colangevin.optimizers.hyperparameters import dynamics
+from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.resident import Resident
 
 PLANNED = (

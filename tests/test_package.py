@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import json
+import pkgutil
 import subprocess
 import sys
 
@@ -38,6 +40,17 @@ def test_importing_brings_the_library_and_nobody_else() -> None:
 def test_every_public_name_exists() -> None:
     assert all(hasattr(cl, name) for name in cl.__all__)
     assert len(set(cl.__all__)) == len(cl.__all__)
+
+
+def test_no_module_hides_behind_a_function_of_its_name() -> None:
+    """``import package.x as x`` gives whatever the package calls x."""
+    names = [found.name for found in pkgutil.walk_packages(cl.__path__, "colangevin.")]
+    library = [name for name in names if name.split(".")[1] not in ("lab", "__main__")]
+    assert "colangevin.optimizers.partitions" in library
+    for name in library:
+        module = importlib.import_module(name)
+        package, _, own = name.rpartition(".")
+        assert getattr(importlib.import_module(package), own) is module, name
 
 
 def test_the_version_is_that_of_the_distribution() -> None:

@@ -52,17 +52,47 @@ def test_random_subsets():
     assert [g["probability"] for g in groups] == [0.8, 0.5, 0.0]
 
 
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Embedding(5, 3), nn.Linear(3, 5)
+        self.decoder.weight = self.encoder.weight
+
+
+@pytest.mark.parametrize("pattern", ["encoder.weight", "decoder.weight", nn.Embedding, nn.Linear])
+def test_tied_weights_match_by_any_of_their_names(pattern):
+    model = Tied()
+    assert names(model, cl.fast_by_name(model, pattern).fast) == ["encoder.weight"]
+    groups = cl.random_subsets(model, {pattern: 0.5})
+    assert [names(model, g["params"]) for g in groups] == [["encoder.weight"], ["decoder.bias"]]
+
+
+def test_modules_and_parameters_are_patterns_too():
+    model = network()
+    fast = cl.fast_by_name(model, model[3], model[0].weight).fast
+    assert names(model, fast) == ["0.weight", "3.weight", "3.bias"]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda m: cl.last_layers_fast(m, 3), "layers must be less than the 3 .*, got 3"),
         (lambda m: cl.last_layers_fast(m, 0), "layers must be at least 1, got 0"),
-        (lambda m: cl.fast_by_name(m, "head.*"), "pattern 'head.\\*' matches none of 0.weight"),
+        (
+            lambda m: cl.fast_by_name(m, "head.*"),
+            "pattern 'head.\\*' matches no parameter.*0.weight",
+        ),
         (lambda m: cl.fast_by_name(m, "*"), "leaves no slow parameters"),
         (lambda m: cl.fast_by_name(m), "leaves no fast parameters"),
         (lambda m: cl.biases_slow(nn.Linear(2, 2, bias=False)), "leaves no slow parameters"),
         (lambda m: cl.input_biases_slow(nn.Linear(2, 2, bias=False)), "leaves no slow"),
         (lambda m: cl.random_subsets(m, {"x": 0.5}), "pattern 'x' matches no parameter"),
+        (
+            lambda m: cl.random_subsets(m, {"0.*": 0.5, "0.weight": 0.1}),
+            "'0.weight' matches only parameters that an earlier pattern has taken: 0.weight",
+        ),
+        (lambda m: cl.fast_by_name(m, "3.weigth"), "did you mean '3.weight'"),
+        (lambda m: cl.fast_by_name(m, "3.*", "head.*"), "'head.\\*' matches no parameter"),
         (lambda m: cl.random_subsets(m, {"0.*": 2.0}), "probability of '0.\\*' must lie between"),
     ],
 )

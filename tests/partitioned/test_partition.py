@@ -1,5 +1,6 @@
 """Partitions, and what the presets make of them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import nn
 
 import colangevin as cl
+from colangevin.optimizers.option_checks import check_group, refuse_unknown
 
 
 def network() -> nn.Sequential:
@@ -60,6 +62,29 @@ def test_parts_keep_the_constraints_of_groups() -> None:
     assert [g["thermostat"] for g in optimizer.param_groups] == ["adaptive"] * 2 + ["langevin"] * 2
 
 
+@pytest.mark.parametrize("pattern", ["3.weight", "4.weight"])
+def test_tied_weights_match_by_any_of_their_names(pattern: str) -> None:
+    model = nn.Sequential(*[nn.Linear(2, 2, bias=False) for _ in range(5)])
+    model[4].weight = model[3].weight
+    found = parts(cl.partition(model, tied=pattern, rest=...))
+    assert found == {"tied": ["3.weight"], "rest": ["0.weight", "1.weight", "2.weight"]}
+    assert parts(cl.partition(model, tied=model[4], rest=...)) == found
+
+
+def test_members_may_be_module_types_and_iterators() -> None:
+    model = network()
+    found = parts(cl.partition(model, dense=nn.Linear, first=model[0].parameters(), rest=...))
+    assert found["dense"] == ["3.weight", "4.weight"]
+    assert found["first"] == ["0.weight", "0.bias"]
+
+
+def test_a_pattern_of_frozen_parameters() -> None:
+    model = network()
+    model[0].requires_grad_(False)
+    with pytest.raises(ValueError, match=r"part 'a': .*'0\.\*' matches only .*: 0.weight, 0.bias"):
+        cl.partition(model, a="0.*", b=...)
+
+
 def test_parameters_without_gradient_are_left_out() -> None:
     model = network()
     model[0].requires_grad_(False)
@@ -84,6 +109,38 @@ def test_a_groups_own_options_win() -> None:
     assert [group["temperature"] for group in optimizer.param_groups] == [0.5, 0.0]
 
 
+PRESETS: dict[str, Callable[..., cl.CoLA]] = {
+    "Langevin": lambda parts, **o: cl.Langevin(parts, 0.1, 1.0, 0.1, **o),
+    "LangevinInLayers": lambda parts, **o: cl.LangevinInLayers(parts, 0.1, 1.0, 0.1, **o),
+    "LOL": lambda parts, **o: cl.LOL(parts, 0.1, **o),
+    "AdaptiveLangevin": lambda parts, **o: cl.AdaptiveLangevin(parts, 0.1, **o),
+    "AdLaLa": lambda parts, **o: cl.AdLaLa(parts, 0.1, **o),
+    "SGLD": lambda parts, **o: cl.SGLD(parts, 0.1, 0.1, **o),
+    "DHSGD": lambda parts, **o: cl.DHSGD(parts, 0.1, **o),
+}
+
+
+@pytest.mark.parametrize("method", PRESETS)
+def test_presets_pass_further_options_on(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+
+    def init(self: cl.CoLA, groups: Any, **options: Any) -> None:
+        seen.update(options)
+
+    monkeypatch.setattr(cl.CoLA, "__init__", init)
+    PRESETS[method](cl.partition(network(), by="bias"), seed=3, weight_decay=0.1)
+    assert seen["seed"] == 3
+    assert seen["weight_decay"] == 0.1
+
+
+@pytest.mark.parametrize("method", PRESETS)
+def test_groups_of_presets_have_known_keys(method: str) -> None:
+    optimizer = PRESETS[method](cl.partition(network(), by="bias"))
+    for group in optimizer.param_groups:
+        assert refuse_unknown(group) == group
+        check_group(group)
+
+
 BAD = {
     "overlap": (
         lambda m: cl.partition(m, a=["0.*", "1.*"], b=["1.weight", "3.*", "4.*"]),
@@ -91,7 +148,10 @@ BAD = {
     ),
     "empty list": (lambda m: cl.partition(m, a=[], b=...), r"part 'a' is empty"),
     "empty rest": (lambda m: cl.partition(m, a="*", b=...), r"part 'b' is empty"),
-    "no match": (lambda m: cl.partition(m, a="7.*", b=...), r"part 'a': '7\.\*' matches no"),
+    "no match": (
+        lambda m: cl.partition(m, a="7.*", b=...),
+        r"part 'a': the pattern '7\.\*' matches no",
+    ),
     "left over": (lambda m: cl.partition(m, a="0.*"), r"no part has '1.weight'"),
     "two rests": (lambda m: cl.partition(m, a=..., b=...), r"only one part can be the rest"),
     "nothing": (lambda m: cl.partition(m), r"name the parts, or give by"),
@@ -130,10 +190,9 @@ def test_bad_partitions(case: str) -> None:
 def test_bad_types() -> None:
     with pytest.raises(TypeError, match=r"model must be an nn\.Module, got list"):
         cl.partition([], by="layer")  # type: ignore[arg-type]
-    with pytest.raises(
-        TypeError, match="a part takes name patterns, modules and parameters, got 3"
-    ):
-        cl.partition(network(), a=[3], b=...)  # type: ignore[list-item]
+    for members in (3, [3]):
+        with pytest.raises(TypeError, match=r"a pattern must be a name pattern, .*got 3"):
+            cl.partition(network(), a=members, b=...)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="parts must be parameters or groups with params, got 'x'"):
         cl.Langevin(["x"], 0.1, 1.0, 0.0)  # type: ignore[list-item]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from colangevin.integrators.dynamics import Action
-from colangevin.optimizers.hyperparameters import dynamics, resolve
+from colangevin.optimizers.options import dynamics, resolve
 
 NUMBERS = ("lr", "momentum", "step_size", "friction", "temperature", "weight_decay")
 """What may differ between members: a number, or one a member."""

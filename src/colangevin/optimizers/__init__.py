@@ -2,12 +2,12 @@
 
 from colangevin.optimizers.cola import CoLA as CoLA
 from colangevin.optimizers.dhsgd import DHSGD as DHSGD
-from colangevin.optimizers.grouping import constrain_ as constrain_
-from colangevin.optimizers.grouping import parameter_groups as parameter_groups
+from colangevin.optimizers.groups import constrain_ as constrain_
+from colangevin.optimizers.groups import parameter_groups as parameter_groups
 from colangevin.optimizers.handover import hand_over as hand_over
 from colangevin.optimizers.inspection import Violation as Violation
 from colangevin.optimizers.multirate import Multirate as Multirate
-from colangevin.optimizers.partition import partition as partition
+from colangevin.optimizers.partitions import partition as partition
 from colangevin.optimizers.presets import LOL as LOL
 from colangevin.optimizers.presets import AdaptiveLangevin as AdaptiveLangevin
 from colangevin.optimizers.presets import AdLaLa as AdLaLa
@@ -19,11 +19,11 @@ from colangevin.optimizers.rates import fast_by_name as fast_by_name
 from colangevin.optimizers.rates import input_biases_slow as input_biases_slow
 from colangevin.optimizers.rates import last_layers_fast as last_layers_fast
 from colangevin.optimizers.rates import random_subsets as random_subsets
+from colangevin.optimizers.schedules import TemperatureScheduler as TemperatureScheduler
+from colangevin.optimizers.schedules import annealing as annealing
+from colangevin.optimizers.schedules import cyclical as cyclical
 from colangevin.optimizers.sgld import SGLD as SGLD
 from colangevin.optimizers.subset_multirate import SubsetMultirate as SubsetMultirate
-from colangevin.optimizers.temperature import TemperatureScheduler as TemperatureScheduler
-from colangevin.optimizers.temperature import annealing as annealing
-from colangevin.optimizers.temperature import cyclical as cyclical
 
 __all__ = [
     "DHSGD",

@@ -13,7 +13,7 @@ from colangevin.integrators.dynamics import FAINT, Action
 from colangevin.integrators.recipe import Recipe
 from colangevin.optimizers import placing, thermostats
 from colangevin.optimizers.batches import Batch, StateOf
-from colangevin.optimizers.hyperparameters import dynamics
+from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import DRAWS, Source
 from colangevin.optimizers.step import AdaptiveWork, LangevinWork, Work

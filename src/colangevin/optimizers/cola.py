@@ -16,7 +16,7 @@ from colangevin.native import library
 from colangevin.optimizers import placing, saving, thermostats
 from colangevin.optimizers.batches import STEP
 from colangevin.optimizers.calls import Call, GroupCall
-from colangevin.optimizers.hyperparameters import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
+from colangevin.optimizers.options import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import REGISTER, choose_seed
 from colangevin.optimizers.step import Work, carry_out

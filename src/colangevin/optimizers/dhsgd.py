@@ -11,24 +11,25 @@ from torch import Tensor
 
 from colangevin.integrators.dynamics import OverdampedBy, advance
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.parts import Parts, dress, pair
+from colangevin.optimizers.method_parts import Parts, dress, pair
 
 
 class DHSGD(CoLA):
     """Dissipated Hamiltonian stochastic gradient dynamics, (3.27) to (3.30).
 
-    The first part is a Hamiltonian system by Verlet's method, the second goes down the
-    gradient: θ₂ ← θ₂ + (h²/2) G₂. This is LOL with γ₁ = 0 and τ₂ = 0. As h → 0 it dissipates
-    nothing; contractive, θ₂ ← θ₂ + h G₂, it dissipates |p₁|²/2 + L at the rate |G₂|².
+    The first part is a Hamiltonian system, solved by Verlet's method. The second part goes down
+    the gradient: θ₂ ← θ₂ + (h²/2) G₂. This is LOL with γ₁ = 0 and τ₂ = 0. As h → 0 it dissipates
+    nothing. The contractive method, with θ₂ ← θ₂ + h G₂, dissipates |p₁|²/2 + L at the rate
+    |G₂|².
 
     Args:
         parts: two parts, the Hamiltonian one and the dissipated one.
         step_size: h.
-        contractive: whether the second part's step is h in the place of h²/2.
-        heun: whether the second part goes by Heun's method in the place of Euler's, which
-            makes the contractive method one of second order. It takes two gradients a step,
-            so ``step`` needs a closure then; where the second of them is not finite, the first
-            half of the step has been made.
+        contractive: whether the step of the second part is h instead of h²/2.
+        heun: whether the second part uses Heun's method instead of Euler's. This makes the
+            contractive method one of second order. It takes two gradients per step, so
+            ``step`` needs a closure. If the second gradient is not finite, the first half of
+            the step has been made already.
         **options: further options of ``CoLA``.
 
     Example:

@@ -13,7 +13,7 @@ from torch.optim.optimizer import Optimizer
 from colangevin.optimizers import placement, saving, thermostats
 from colangevin.optimizers.buckets import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.hyperparameters import dynamics
+from colangevin.optimizers.options import dynamics
 
 Momenta: TypeAlias = "dict[Tensor, Tensor]"
 

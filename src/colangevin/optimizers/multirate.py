@@ -14,7 +14,7 @@ from torch.optim.optimizer import Optimizer
 
 from colangevin import checks
 from colangevin.optimizers.drift import Spread, drift_of
-from colangevin.optimizers.sleepers import Sleepers
+from colangevin.optimizers.freezing import Frozen as Sleepers
 
 
 class Multirate(Optimizer):

@@ -1,11 +1,11 @@
-"""The thesis's methods by name: each is a choice of groups for ``CoLA``.
+"""Methods of the thesis by name: each one is ``CoLA`` with chosen options for its groups.
 
-SGLD and DHSGD, which do a little more than that, are in files of their own.
+SGLD and DHSGD do a little more than that. They are in files of their own.
 
-Every method takes parts: what ``partition`` returns, groups with a ``name`` each, a mapping from
-names to parameters or, where one part is enough, parameters. Options that a group sets itself
-win over the method's. ``**options`` are further options of ``CoLA``: ``generator``,
-``weight_decay``, ``constraint``, ``strict``.
+Every method takes parts. These are the groups that ``partition`` returns, other groups with a
+``name`` each, a mapping from names to parameters or, if one part is enough, parameters. The
+options of a group win over those of the method. ``**options`` are further options of ``CoLA``,
+such as ``seed``, ``generator``, ``weight_decay``, ``constraint`` and ``strict``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.parts import Parts, PerPart, dress, for_part, pair, read_parts
+from colangevin.optimizers.method_parts import Parts, PerPart, dress, for_part, pair, read_parts
 
 
 class Langevin(CoLA):
@@ -50,7 +50,9 @@ class Langevin(CoLA):
 
 
 class LangevinInLayers(CoLA):
-    """Langevin dynamics with its own γ_i and τ_i in each part (3.25), and the same step.
+    """Langevin dynamics with a friction γ_i and a temperature τ_i for each part (3.25).
+
+    The step h is the same in all parts.
 
     Args:
         parts: such as ``partition(model, by="layer")``.
@@ -93,8 +95,8 @@ class LangevinInLayers(CoLA):
 class LOL(CoLA):
     """Langevin in the first part and overdamped Langevin in the second (3.26).
 
-    Both go by BAOAB, the second in its limit γ₂ → ∞, which is (2.56): it moves by h²/2 times
-    the gradient, with noise averaged over two steps.
+    Both parts use BAOAB, the second in its limit γ₂ → ∞. This is (2.56): a move by h²/2 times
+    the gradient, with noise that is averaged over two steps.
 
     Args:
         parts: two parts, the Langevin one and the overdamped one.
@@ -131,15 +133,16 @@ class LOL(CoLA):
 
 
 class AdaptiveLangevin(CoLA):
-    """Adaptive Langevin dynamics (2.58), each part with a friction variable of its own.
+    """Adaptive Langevin dynamics (2.58) with a friction variable ξ for each part.
 
-    dp = G dt − ξp dt + σ_A dW and dξ = ε(pᵀp − Nτ) dt: the friction finds the value that keeps
-    the kinetic temperature at τ whatever the gradient's noise.
+    dp = G dt − ξp dt + σ_A dW and dξ = ε(pᵀp − Nτ) dt. The friction finds the value that keeps
+    the kinetic temperature at τ, for any amount of noise in the gradient.
 
     Args:
         parts: parameters, groups or parts.
         step_size: h.
-        coupling: ε, a number or one by part's name, as all that follow.
+        coupling: ε, one number for all parts or numbers by part's name. The same holds for
+            ``driving_noise``, ``temperature`` and ``friction``.
         driving_noise: σ_A.
         temperature: τ.
         friction: the initial ξ.
@@ -187,7 +190,7 @@ class AdLaLa(CoLA):
         driving_noise: σ_A.
         temperature: τ₁.
         friction: γ₂.
-        langevin_temperature: τ₂; the same as τ₁ if not given.
+        langevin_temperature: τ₂; equal to τ₁ if not given.
         **options: further options of ``CoLA``.
 
     Example:

@@ -1,14 +1,21 @@
-"""Who is fast and who is slow: the partitions for multirate training."""
+"""Fast and slow parameters: the partitions for multirate training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from torch import nn
 
 from colangevin import checks
+from colangevin.optimizers.name_matching import (
+    is_bias,
+    label,
+    module_name,
+    named_parameters,
+    select,
+    take,
+)
 
 
 class Rates(NamedTuple):
@@ -38,17 +45,23 @@ def last_layers_fast(model: nn.Module, layers: int = 1) -> Rates:
         >>> [tuple(p.shape) for p in last_layers_fast(model).fast]
         [(1, 3), (1,)]
     """
-    owners = list(dict.fromkeys(_owner(name) for name, _ in model.named_parameters()))
+    owners = list(dict.fromkeys(module_name(name) for name, _ in model.named_parameters()))
     if checks.count("layers", layers) >= len(owners):
         raise ValueError(
             f"layers must be less than the {len(owners)} layers with parameters, got {layers}"
         )
     fast = set(owners[-layers:])
-    return _split(model, lambda name: _owner(name) not in fast, f"layers={layers}")
+    return _split(model, lambda name: module_name(name) not in fast, f"layers={layers}")
 
 
-def fast_by_name(model: nn.Module, *patterns: str) -> Rates:
-    """The parameters whose name matches one of the patterns (``fnmatch``) fast, the rest slow.
+def fast_by_name(model: nn.Module, *patterns: Any) -> Rates:
+    """The parameters that one of the patterns matches fast, the rest slow.
+
+    Args:
+        model: the network.
+        *patterns: strings (compared with the parameters' names by ``fnmatch``: "2.*"), module
+            types (their weights), modules or parameters. A tied parameter matches by any of
+            its names.
 
     Raises:
         ValueError: if a pattern matches nothing, or together they match everything.
@@ -58,15 +71,9 @@ def fast_by_name(model: nn.Module, *patterns: str) -> Rates:
         >>> len(fast_by_name(model, "2.*").slow)
         2
     """
-    names = [name for name, _ in model.named_parameters()]
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise ValueError(f"the pattern {pattern!r} matches none of {', '.join(names)}")
-
-    def slow(name: str) -> bool:
-        return not any(fnmatchcase(name, pattern) for pattern in patterns)
-
-    return _split(model, slow, f"patterns={patterns!r}")
+    entries = named_parameters(model)
+    fast = {entry.name for entry in (select(patterns, entries) if patterns else [])}
+    return _split(model, lambda name: name not in fast, f"patterns={label(patterns)!r}")
 
 
 def biases_slow(model: nn.Module) -> Rates:
@@ -79,7 +86,7 @@ def biases_slow(model: nn.Module) -> Rates:
         >>> [tuple(p.shape) for p in biases_slow(nn.Linear(2, 3)).slow]
         [(3,)]
     """
-    return _split(model, _is_bias, "biases_slow")
+    return _split(model, is_bias, "biases_slow")
 
 
 def input_biases_slow(model: nn.Module) -> Rates:
@@ -93,39 +100,35 @@ def input_biases_slow(model: nn.Module) -> Rates:
         >>> [tuple(p.shape) for p in input_biases_slow(model).slow]
         [(3,)]
     """
-    first = next((_owner(n) for n, _ in model.named_parameters() if _is_bias(n)), None)
-    return _split(model, lambda n: _is_bias(n) and _owner(n) == first, "input_biases_slow")
+    first = next((module_name(n) for n, _ in model.named_parameters() if is_bias(n)), None)
+    return _split(model, lambda n: is_bias(n) and module_name(n) == first, "input_biases_slow")
 
 
-def random_subsets(model: nn.Module, probabilities: Mapping[str, float]) -> list[dict[str, Any]]:
+def random_subsets(model: nn.Module, probabilities: Mapping[Any, float]) -> list[dict[str, Any]]:
     """Groups for ``SubsetMultirate``: how likely a weight is to be slow, by name (section 5.5.1).
 
     Args:
         model: the network.
-        probabilities: by pattern (``fnmatch``); the first that matches wins. Unmatched
-            parameters are never slow.
+        probabilities: by pattern, as in ``fast_by_name``. The first pattern that matches a
+            parameter wins. Parameters that none matches are never slow.
 
     Raises:
-        ValueError: if a pattern matches no parameter that is still free.
+        ValueError: if a pattern matches nothing, or only what an earlier one has taken.
 
     Example:
         >>> groups = random_subsets(nn.Linear(2, 3), {"weight": 0.5})
         >>> [group["probability"] for group in groups]
         [0.5, 0.0]
     """
-    left = dict(model.named_parameters())
+    entries = named_parameters(model)
+    left = list(entries)
     groups: list[dict[str, Any]] = []
     for pattern, probability in probabilities.items():
-        checks.fraction(f"the probability of {pattern!r}", probability)
-        members = [left.pop(name) for name in list(left) if fnmatchcase(name, pattern)]
-        if not members:
-            raise ValueError(
-                f"the pattern {pattern!r} matches no parameter that is still free; "
-                f"the model has {', '.join(dict(model.named_parameters()))}"
-            )
-        groups.append({"params": members, "probability": probability})
+        checks.fraction(f"the probability of {label(pattern)!r}", probability)
+        taken, left = take(pattern, entries, left)
+        groups.append({"params": [e.parameter for e in taken], "probability": probability})
     if left:
-        groups.append({"params": list(left.values()), "probability": 0.0})
+        groups.append({"params": [entry.parameter for entry in left], "probability": 0.0})
     return groups
 
 
@@ -137,11 +140,3 @@ def _split(model: nn.Module, slow: Callable[[str], bool], what: str) -> Rates:
         if not members:
             raise ValueError(f"{what} leaves no {part} parameters")
     return rates
-
-
-def _owner(name: str) -> str:
-    return name.rpartition(".")[0]
-
-
-def _is_bias(name: str) -> bool:
-    return "bias" in name.rpartition(".")[2]

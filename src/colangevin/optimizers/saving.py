@@ -19,7 +19,7 @@ from colangevin.optimizers.batches import (
     STEP,
     work_dtype,
 )
-from colangevin.optimizers.hyperparameters import check_group
+from colangevin.optimizers.option_checks import check_group
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.placing import names_of
 

@@ -8,22 +8,22 @@ from typing import Any
 
 from colangevin import checks
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.parts import Parts, dress, read_parts
+from colangevin.optimizers.method_parts import Parts, dress, read_parts
 
 
 class SGLD(CoLA):
     """Stochastic gradient Langevin dynamics (2.66): θ ← θ + hG + σ√h R, with σ² = 2τ.
 
-    Steps may decay as h_n = h (1 + n/decay_steps)^(−decay_power); with a power in (1/2, 1] the
-    bias vanishes in the long run.
+    The step may decay as h_n = h (1 + n/decay_steps)^(−decay_power). With a power in (1/2, 1]
+    the bias goes to zero in the long run.
 
     Args:
         parts: parameters or groups.
         step_size: h.
-        temperature: τ, or give ``noise``.
-        noise: σ, in the place of ``temperature``.
-        decay_power: 0 keeps the step as it is.
-        decay_steps: after how many steps the decay sets in.
+        temperature: τ; give it or ``noise``.
+        noise: σ, instead of ``temperature``.
+        decay_power: 0 keeps the step constant.
+        decay_steps: the number of steps after which the decay begins to be felt.
         **options: further options of ``CoLA``.
 
     Example:

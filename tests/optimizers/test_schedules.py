@@ -159,6 +159,29 @@ class TestScheduler:
         assert scheduler.state_dict() == {"last_step": 0, "initial": [0.7]}
         assert temperatures(optimizer) == [0.7]
 
+    @pytest.mark.parametrize(
+        ("change", "error", "message"),
+        [
+            ({"initial": None}, ValueError, "no state dict of a TemperatureScheduler: .*initial"),
+            ({"last_step": None}, ValueError, "no state dict .*last_step"),
+            ({"last_step": -1}, ValueError, "last_step must be at least 0, got -1"),
+            ({"last_step": 1.5}, TypeError, r"last_step must be an integer, got 1\.5"),
+            ({"initial": [-1.0]}, ValueError, r"initial must be .*got -1\.0"),
+            ({"last_step": 9}, ValueError, r"factor\(9\) must be"),
+        ],
+        ids=str,
+    )
+    def test_a_bad_state_dict_changes_nothing(
+        self, change: dict[str, object], error: type[Exception], message: str
+    ) -> None:
+        optimizer = optimizer_at(1.0)
+        scheduler = cl.TemperatureScheduler(optimizer, lambda step: 0.5 if step < 9 else -1.0)
+        state = {"last_step": 3, "initial": [2.0], **change}
+        with pytest.raises(error, match=message):
+            scheduler.load_state_dict({k: v for k, v in state.items() if v is not None})
+        assert scheduler.state_dict() == {"last_step": 0, "initial": [1.0]}
+        assert temperatures(optimizer) == [0.5]
+
     @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
     def test_a_bad_factor_changes_nothing(self, bad: float) -> None:
         optimizer = optimizer_at(1.0)
@@ -172,6 +195,10 @@ class TestScheduler:
     def test_needs_a_function(self) -> None:
         with pytest.raises(TypeError, match=r"factor must be a function of the step, got 0\.5"):
             cl.TemperatureScheduler(optimizer_at(1.0), 0.5)
+
+    def test_needs_an_optimizer(self) -> None:
+        with pytest.raises(TypeError, match=r"optimizer must be an optimizer, got 3"):
+            cl.TemperatureScheduler(3, cl.annealing(4))
 
     def test_needs_groups_with_a_temperature(self) -> None:
         sgd = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)

@@ -1,31 +1,42 @@
 """Partitions: which parameters form the parts of a partitioned method.
 
-A part is one parameter group or several (one for each constraint in it); its groups carry the
-part's name under ``part``.
+A part is one parameter group, or several if its parameters have different constraints. Each
+group has the name of its part under the key ``part``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from types import EllipsisType
 from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor, nn
 
 from colangevin import checks
+from colangevin.optimizers.name_matching import (
+    NamedParameter,
+    Pattern,
+    is_bias,
+    listed,
+    module_name,
+    named_parameters,
+    select,
+)
 
-Member: TypeAlias = "str | nn.Module | Tensor"
-Members: TypeAlias = "Member | Sequence[Member] | EllipsisType"
+Members: TypeAlias = "Pattern | Sequence[Pattern] | EllipsisType"
 Groups: TypeAlias = "list[dict[str, Any]]"
 
 
 class Entry(NamedTuple):
-    """A parameter, its name, and the options of the group it comes from."""
+    """A parameter with its names, and the options of the group that it comes from."""
 
-    name: str
-    parameter: Tensor
+    known: NamedParameter
     group: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The parameter's first name."""
+        return self.known.name
 
 
 def partition(
@@ -39,21 +50,25 @@ def partition(
 
     Args:
         model: the network. Parameters that need no gradient are left out.
-        by: one of the usual partitions, in the place of named parts: "layer" (a part for each
-            module with parameters of its own, in order), "output" (parts ``hidden`` and
-            ``output``, the last module), "bias" (parts ``weights`` and ``biases``) or "type"
-            (a part for each type of module).
-        groups: groups such as ``parameter_groups`` and ``constrain_`` return; the parts keep
+        by: one of the usual partitions, instead of named parts: "layer" (a part for each
+            module with parameters of its own, in order), "output" (the parts ``hidden`` and
+            ``output``, which is the last module), "bias" (the parts ``weights`` and
+            ``biases``) or "type" (a part for each type of module). A tied parameter belongs
+            to the module of its first name here.
+        groups: groups such as ``parameter_groups`` and ``constrain_`` return. The parts keep
             their constraints and other options.
-        **parts: for each part its members: name patterns (``fnmatch``: "0.*"), modules or
-            parameters; ``...`` stands for all that no other part names.
+        **parts: for each part its members, one or a list: strings (compared with the
+            parameters' names by ``fnmatch``: "0.*"), module types (their weights), modules or
+            parameters. A tied parameter matches by any of its names. ``...`` stands for all
+            that no other part has.
 
     Returns:
-        Parameter groups that carry their part's name under ``part``.
+        Parameter groups with the name of their part under ``part``.
 
     Raises:
         ValueError: if parts overlap, a part is empty, a pattern matches nothing, or a
             parameter is in no part.
+        TypeError: if ``model`` is no module, or a member is of another type.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -64,14 +79,13 @@ def partition(
         >>> [group["part"] for group in partition(model, by="output")]
         ['hidden', 'output']
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
+    known = named_parameters(model)
     if (by is None) == (not parts):
         given = f"by={by!r} and the parts {', '.join(parts)}" if parts else "neither"
         raise ValueError(f"name the parts, or give by to have a usual partition; got {given}")
-    entries = _entries(model, groups)
+    entries = _entries(known, groups)
     if by is None:
-        members = _named_parts(model, entries, parts)
+        members = _named_parts(known, entries, parts)
     else:
         label = USUAL[checks.choice("by", by, tuple(USUAL))](model)
         members = {}
@@ -83,8 +97,8 @@ def partition(
 # --- what there is ------------------------------------------------------------------------
 
 
-def _entries(model: nn.Module, groups: Groups | None) -> list[Entry]:
-    names = {parameter: name for name, parameter in model.named_parameters()}
+def _entries(known: Sequence[NamedParameter], groups: Groups | None) -> list[Entry]:
+    names: dict[Tensor, NamedParameter] = {each.parameter: each for each in known}
     sources: Groups = [{"params": list(names)}] if groups is None else groups
     entries = []
     for group in sources:
@@ -96,7 +110,7 @@ def _entries(model: nn.Module, groups: Groups | None) -> list[Entry]:
                     "of the model's"
                 )
             if parameter.requires_grad:
-                entries.append(Entry(names[parameter], parameter, options))
+                entries.append(Entry(names[parameter], options))
     if not entries:
         raise ValueError("model has no parameter that needs a gradient")
     return entries
@@ -111,7 +125,7 @@ def _groups(part: str, entries: Sequence[Entry]) -> Groups:
             name = part if outer is None else f"{part}: {outer}"
             made = {**entry.group, "params": [], "names": [], "name": name, "part": part}
             found[id(entry.group)] = made
-        found[id(entry.group)]["params"].append(entry.parameter)
+        found[id(entry.group)]["params"].append(entry.known.parameter)
         found[id(entry.group)]["names"].append(entry.name)
     return list(found.values())
 
@@ -120,7 +134,7 @@ def _groups(part: str, entries: Sequence[Entry]) -> Groups:
 
 
 def _named_parts(
-    model: nn.Module, entries: Sequence[Entry], parts: Mapping[str, Members]
+    known: Sequence[NamedParameter], entries: Sequence[Entry], parts: Mapping[str, Members]
 ) -> dict[str, list[Entry]]:
     rest = [part for part, members in parts.items() if isinstance(members, EllipsisType)]
     if len(rest) > 1:
@@ -129,65 +143,60 @@ def _named_parts(
     for part, members in parts.items():
         if isinstance(members, EllipsisType):
             continue
-        for name in _chosen(model, part, members, entries):
+        for name in _chosen(part, members, known, entries):
             if owner.setdefault(name, part) != part:
                 raise ValueError(f"parts {owner[name]!r} and {part!r} overlap: both have {name!r}")
     left = [entry.name for entry in entries if entry.name not in owner]
     if left and not rest:
-        raise ValueError(f"no part has {', '.join(map(repr, left))}; ... stands for the rest")
+        raise ValueError(f"no part has {listed(map(repr, left))}; ... stands for the rest")
     if rest and not left:
         raise ValueError(f"part {rest[0]!r} is empty: the other parts have every parameter")
     owner.update(dict.fromkeys(left, rest[0]) if rest else {})
     return {part: [e for e in entries if owner[e.name] == part] for part in parts}
 
 
-def _chosen(model: nn.Module, part: str, members: Members, entries: Sequence[Entry]) -> list[str]:
-    single = isinstance(members, (str, nn.Module, Tensor))
-    listed: Sequence[Any] = [members] if single else list(members)  # type: ignore[arg-type]
-    if not listed:
+def _chosen(
+    part: str, members: Members, known: Sequence[NamedParameter], entries: Sequence[Entry]
+) -> list[str]:
+    """The first names of a part's parameters."""
+    single = isinstance(members, (str, type, nn.Module, Tensor)) or not isinstance(
+        members, Iterable
+    )
+    each = [members] if single else list(members)  # type: ignore[arg-type]
+    if not each:
         raise ValueError(f"part {part!r} is empty: name its parameters")
-    names: list[str] = []
-    for member in listed:
-        found = [entry.name for entry in entries if _matches(model, member, entry)]
-        if not found:
-            label = repr(member) if isinstance(member, str) else f"a {type(member).__name__}"
-            raise ValueError(
-                f"part {part!r}: {label} matches no parameter that needs a gradient; there are "
-                f"{', '.join(entry.name for entry in entries)}"
-            )
-        names.extend(found)
-    return names
-
-
-def _matches(model: nn.Module, member: object, entry: Entry) -> bool:
-    if isinstance(member, str):
-        return fnmatchcase(entry.name, member)
-    if isinstance(member, nn.Module):
-        return any(parameter is entry.parameter for parameter in member.parameters())
-    if isinstance(member, Tensor):
-        return member is entry.parameter
-    raise TypeError(f"a part takes name patterns, modules and parameters, got {member!r}")
+    available = [entry.known for entry in entries]
+    return [
+        found.name
+        for member in each
+        for found in select(
+            member,
+            known,
+            available,
+            unavailable="need no gradient or are in none of the groups",
+            prefix=f"part {part!r}: ",
+        )
+    ]
 
 
 # --- the usual partitions -----------------------------------------------------------------
 
 
 def _by_layer(model: nn.Module) -> Callable[[str], str]:
-    return lambda name: name.rpartition(".")[0] or "model"
+    return lambda name: module_name(name) or "model"
 
 
 def _by_output(model: nn.Module) -> Callable[[str], str]:
     last = [name for name, p in model.named_parameters() if p.requires_grad][-1]
-    layer = last.rpartition(".")[0]
-    return lambda name: "output" if name.rpartition(".")[0] == layer else "hidden"
+    return lambda name: "output" if module_name(name) == module_name(last) else "hidden"
 
 
 def _by_bias(model: nn.Module) -> Callable[[str], str]:
-    return lambda name: "biases" if "bias" in name.rpartition(".")[2] else "weights"
+    return lambda name: "biases" if is_bias(name) else "weights"
 
 
 def _by_type(model: nn.Module) -> Callable[[str], str]:
-    return lambda name: type(model.get_submodule(name.rpartition(".")[0])).__name__
+    return lambda name: type(model.get_submodule(module_name(name))).__name__
 
 
 USUAL: dict[str, Callable[[nn.Module], Callable[[str], str]]] = {

@@ -1,8 +1,9 @@
-"""The two ways to name a step, and what a parameter group keeps of them.
+"""The options of a parameter group: read, completed with defaults, and turned into dynamics.
 
-SGD's way is ``lr`` and ``momentum``; the paper's is ``step_size`` h and ``friction`` γ, with
-lr = h² and momentum = e^{−γh}. A group keeps ``lr``, because schedulers write it, and either
-``momentum`` or ``friction``; the other is None.
+A step can be given in two ways. SGD's way is ``lr`` and ``momentum``. The paper's way is
+``step_size`` h and ``friction`` γ, with lr = h² and momentum = e^{−γh}. A group always keeps
+``lr``, because schedulers write it, and either ``momentum`` or ``friction``. The other of these
+two is None.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ GROUP_OPTIONS = (
 
 
 def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete and check the options of a group; nothing is changed in place.
+    """Complete and check the options of a group; the arguments are not changed.
 
     Args:
-        given: the options that the group sets itself.
-        defaults: the optimizer's options, as the user gave them.
+        given: the group's own options.
+        defaults: the options of the optimizer, as the user gave them.
 
     Returns:
         The group's options, with the step as ``lr`` and ``momentum`` or ``friction``.
@@ -81,7 +82,12 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
 
 
 def resolve_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete and check the options of an optimizer, which may leave the step to its groups.
+    """Complete and check the options of an optimizer.
+
+    The step may be missing, if every group has its own. ``lr`` is None then.
+
+    Raises:
+        ValueError, TypeError: as in ``resolve``.
 
     Example:
         >>> resolve_defaults({"momentum": 0.9})["lr"] is None
@@ -94,7 +100,10 @@ def resolve_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dynamics(group: Mapping[str, Any]) -> Dynamics:
-    """The dynamics of a group as its options stand now, after schedulers and users.
+    """The dynamics of a group with its present options; schedulers and users may change them.
+
+    Raises:
+        ValueError, TypeError: naming the option, its value and what is allowed.
 
     Example:
         >>> dynamics(resolve({"lr": 0.1, "momentum": 0.9}, {})).decay
@@ -117,6 +126,7 @@ def dynamics(group: Mapping[str, Any]) -> Dynamics:
 
 
 def _pick(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], last: Any) -> Any:
+    """The option from the first of the three that has it."""
     for options in (given, defaults):
         if options.get(name) is not None:
             return options[name]
@@ -124,7 +134,7 @@ def _pick(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], last
 
 
 def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], word: Scheme) -> dict[str, Any]:
-    """Read the step in whichever way it is named; a group's own way hides the defaults'."""
+    """The step; a group that gives it in one way ignores defaults in the other way."""
     own = _named(given)
     way = own or _named(defaults)
     if way is None:
@@ -154,6 +164,7 @@ def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], word: Scheme) -
 
 
 def _named(options: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The names of the way in which a step is given, or None if it is not given."""
     sgd = [name for name in SGD_NAMES if options.get(name) is not None]
     paper = [name for name in PAPER_NAMES if options.get(name) is not None]
     if sgd and paper:

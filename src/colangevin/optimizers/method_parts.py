@@ -1,4 +1,4 @@
-"""Reading the parts that a partitioned method is given, and giving their groups options."""
+"""The parts that a partitioned method is given: read them, and set the options of their groups."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ PerPart: TypeAlias = "float | Mapping[str, float]"
 
 
 def read_parts(parts: Parts) -> Groups:
-    """Groups that carry the name of their part under ``part``.
+    """Groups with the name of their part under ``part``.
+
+    Args:
+        parts: parameters (one part, called "all"), groups, or parameters by name of part. A
+            group without ``part`` is named by its ``name``, or else by its place.
 
     Raises:
-        ValueError: for empty parts, or for groups without a name where there are several.
+        ValueError: if there is no part, or a part is empty.
         TypeError: for anything that is not a parameter or a group.
 
     Example:
@@ -50,15 +54,20 @@ def _as_group(item: object, index: int) -> dict[str, Any]:
 
 
 def part_names(groups: Groups) -> list[str]:
-    """The parts' names in order, each once."""
+    """The names of the parts in order, each once."""
     return list(dict.fromkeys(group["part"] for group in groups))
 
 
 def pair(method: str, roles: str, parts: Parts) -> tuple[Groups, Groups]:
     """The groups of the first part and those of the second.
 
+    Args:
+        method: the method's name, for the error.
+        roles: what the two parts are, for the error.
+        parts: as in ``read_parts``.
+
     Raises:
-        ValueError: unless there are two parts.
+        ValueError: if there are not two parts.
     """
     groups = read_parts(parts)
     names = part_names(groups)
@@ -72,7 +81,7 @@ def for_part(name: str, value: PerPart, groups: Groups) -> Mapping[str, float]:
     """The values of an option by part.
 
     Raises:
-        ValueError: if a mapping lacks a part or names one that is not there.
+        ValueError: if a mapping has no value for a part, or one for a part that does not exist.
     """
     names = part_names(groups)
     if not isinstance(value, Mapping):
@@ -86,7 +95,12 @@ def for_part(name: str, value: PerPart, groups: Groups) -> Mapping[str, float]:
 
 
 def dress(groups: Groups, **options: Any) -> Groups:
-    """The groups with options, which are values or mappings by part; their own ones win."""
+    """Copies of the groups with further options; what a group has already stays.
+
+    Args:
+        groups: groups with the name of their part under ``part``.
+        **options: for each option its value, or its values by part.
+    """
     return [
         {
             **{

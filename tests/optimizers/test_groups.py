@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -120,11 +123,11 @@ class TestParameterGroups:
     def test_the_first_rule_wins_for_tied_parameters(self) -> None:
         model = network()
         model[2].weight = model[0].weight
-        with pytest.raises(ValueError, match=r"'0\.weight' matches no .*still free"):
+        with pytest.raises(ValueError, match=r"'0\.weight' matches only .*earlier.*: 0\.weight"):
             cl.parameter_groups(model, {"2.weight": CIRCLE, "0.weight": SPHERE})
 
     def test_a_pattern_that_matches_nothing(self) -> None:
-        with pytest.raises(ValueError, match=r"'1\.weight' matches no .*the model has 0\.weight"):
+        with pytest.raises(ValueError, match=r"'1\.weight' matches no .*The model has 0\.weight"):
             cl.parameter_groups(network(), {"0.weight": CIRCLE, "1.weight": CIRCLE})
 
     def test_a_module_type_that_matches_nothing(self) -> None:
@@ -132,18 +135,103 @@ class TestParameterGroups:
             cl.parameter_groups(network(), {nn.Conv2d: CIRCLE})
 
     def test_a_pattern_that_comes_too_late(self) -> None:
-        with pytest.raises(ValueError, match=r"'0\.weight' matches no .*still free"):
+        with pytest.raises(ValueError, match=r"'0\.weight' matches only .*earlier.*: 0\.weight"):
             cl.parameter_groups(network(), {"*.weight": CIRCLE, "0.weight": SPHERE})
 
-    @pytest.mark.parametrize("rule", [3, torch.ones(2), ("0.weight", 3), int])
+    @pytest.mark.parametrize("rule", [3, ("0.weight", 3), int, None])
     def test_a_rule_of_another_type(self, rule: object) -> None:
-        with pytest.raises(TypeError, match="a rule must be a name pattern or a module type"):
+        with pytest.raises(TypeError, match="a pattern must be a name pattern, a module type, "):
             cl.parameter_groups(network(), {rule: CIRCLE})
+
+    def test_modules_and_parameters_are_rules_too(self) -> None:
+        model = network()
+        groups = cl.parameter_groups(model, {model[4].weight: SPHERE, model[0]: CIRCLE})
+        assert names(groups)[:2] == [["4.weight"], ["0.weight", "0.bias"]]
+
+    def test_every_pattern_of_a_tuple_must_match(self) -> None:
+        with pytest.raises(ValueError, match=r"'2\.wieght' .*did you mean '2\.weight'"):
+            cl.parameter_groups(network(), {("0.weight", "2.wieght"): CIRCLE})
+        with pytest.raises(ValueError, match="must not be empty"):
+            cl.parameter_groups(network(), {(): CIRCLE})
+
+    def test_a_tuple_may_overlap_with_an_earlier_rule(self) -> None:
+        rules = {"0.weight": SPHERE, ("0.weight", "2.weight"): CIRCLE}
+        assert names(cl.parameter_groups(network(), rules))[1] == ["2.weight"]
+
+    def test_what_is_no_module(self) -> None:
+        with pytest.raises(TypeError, match=r"model must be an nn\.Module, got list"):
+            cl.parameter_groups([], {})
+
+    def test_frozen_parameters_are_listed(self) -> None:
+        model = network()
+        model[0].weight.requires_grad_(False)
+        assert names(cl.parameter_groups(model, {"0.weight": CIRCLE}))[0] == ["0.weight"]
 
     @pytest.mark.parametrize("constraint", [0.5, cl.Circle, "circle"])
     def test_a_constraint_of_another_type(self, constraint: object) -> None:
         with pytest.raises(TypeError, match=r"the rule for '\*' must be a constraint, got"):
             cl.parameter_groups(network(), {"*": constraint})
+
+
+class OwnRMSNorm(nn.Module):
+    """As other libraries write it: no subclass of a layer of torch."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+
+
+NORMALISATIONS = {
+    "BatchNorm1d": lambda: nn.BatchNorm1d(4),
+    "BatchNorm2d": lambda: nn.BatchNorm2d(4),
+    "BatchNorm3d": lambda: nn.BatchNorm3d(4),
+    "SyncBatchNorm": lambda: nn.SyncBatchNorm(4),
+    "LayerNorm": lambda: nn.LayerNorm(4),
+    "GroupNorm": lambda: nn.GroupNorm(2, 4),
+    "InstanceNorm1d": lambda: nn.InstanceNorm1d(4, affine=True),
+    "RMSNorm": lambda: nn.RMSNorm(4),
+    "OwnRMSNorm": lambda: OwnRMSNorm(4),
+}
+
+
+class TestNormalisationLayers:
+    @pytest.mark.parametrize("make", [cl.parameter_groups, cl.constrain_])
+    @pytest.mark.parametrize("kind", NORMALISATIONS)
+    def test_a_pattern_that_takes_in_their_weights_warns_once(self, kind: str, make: Any) -> None:
+        model = nn.Sequential(nn.Linear(4, 4), NORMALISATIONS[kind](), nn.Linear(4, 4))
+        with pytest.warns(UserWarning, match="normalisation layers") as caught:
+            make(model, {"0.weight": CIRCLE, "*.weight": SPHERE})
+        assert len(caught) == 1
+        message = str(caught[0].message)
+        assert "layers: 1.weight. " in message  # and no other parameter
+        assert f"{{{kind}: None, ...}}" in message
+        assert caught[0].filename == __file__
+
+    def test_several_layers_are_named_in_one_warning(self) -> None:
+        model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.LayerNorm(2))
+        with pytest.warns(UserWarning, match=r"layers: 1\.weight, 2\.weight\.") as caught:
+            cl.parameter_groups(model, {("0.*", "*.weight"): CIRCLE})
+        assert len(caught) == 1
+
+    @pytest.mark.parametrize(
+        "rules",
+        [
+            {nn.BatchNorm1d: None, "*.weight": CIRCLE},  # what the warning advises
+            {"*.weight": None},
+            {"*.weight": cl.Unconstrained()},
+            {"0.weight": CIRCLE},
+            {"*.bias": CIRCLE},
+            {nn.Linear: CIRCLE},
+            {nn.BatchNorm1d: CIRCLE},  # no name pattern
+            {"1.*": CIRCLE, "*.weight": CIRCLE},  # a rule of their own
+        ],
+        ids=str,
+    )
+    def test_no_warning(self, rules: Any) -> None:
+        model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            cl.constrain_(model, rules)
 
 
 class TestConstrain:
@@ -214,4 +302,29 @@ class TestConstrain:
             cl.constrain_(
                 model, {"0.weight": cl.Circle(9.0), "2.weight": cl.Circle(0.1)}, strict=True
             )
+        assert same([p.detach() for p in model.parameters()], before)
+
+    def test_frozen_weights_stay_as_they_are(self) -> None:
+        model = network()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.fill_(3.0)
+        model[0].requires_grad_(False)
+        for strict in (True, False):
+            groups = cl.constrain_(model, {"0.weight": cl.Circle(0.1)}, strict=strict)
+        assert same(model[0].weight.detach(), torch.full((4, 4), 3.0, dtype=torch.float64))
+        assert names(groups)[0] == ["0.weight"]
+        cl.constrain_(model, {"*.weight": cl.Circle(0.1)})
+        assert float(model[0].weight.max()) == 3.0
+        assert float(model[2].weight.detach().max()) < 0.1
+
+    def test_a_joint_constraint_of_frozen_weights(self) -> None:
+        model = network()
+        rules = {("0.weight", "2.weight"): cl.General(lambda a, b: (a * b).sum() - 9.0)}
+        before = [p.detach().clone() for p in model.parameters()]
+        model[0].requires_grad_(False)
+        with pytest.raises(cl.ConstraintError, match=r"these are frozen: 0\.weight"):
+            cl.constrain_(model, rules)
+        model.requires_grad_(False)
+        cl.constrain_(model, rules)
         assert same([p.detach() for p in model.parameters()], before)

@@ -1,0 +1,258 @@
+"""Checks of the options that an optimizer and its groups are given, before anything changes.
+
+``refuse_unknown`` is for a new group, ``refuse_flags`` for the extra arguments of the
+constructor, ``check_group`` for a whole group, such as one of a state dict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colangevin import checks
+from colangevin.integrators.scheme import parse
+from colangevin.optimizers import thermostats
+from colangevin.optimizers.name_matching import suggestion
+from colangevin.optimizers.options import GROUP_OPTIONS
+
+METADATA = (
+    "params",
+    "names",
+    "param_names",
+    "name",
+    "part",
+    "seed",
+    # of SGLD and DHSGD
+    "decay_power",
+    "decay_steps",
+    "steps",
+    "heun",
+    # of Multirate, while it walks a part of the way
+    "stretch",
+    # of schedulers, in torch and elsewhere
+    "initial_lr",
+    "max_lr",
+    "min_lr",
+    "base_momentum",
+    "max_momentum",
+    "swa_lr",
+    "lr_scale",
+)
+"""What a group may have besides its options."""
+ARGUMENTS = (
+    *GROUP_OPTIONS,
+    "generator",
+    "seed",
+    "strict",
+    "fused",
+    "independent_chains",
+    "check_replicas",
+)
+"""What the constructor may be given, for suggestions."""
+SGD_FLAGS = {
+    "nesterov": "there is no Nesterov momentum; leave it out, or use torch.optim.SGD",
+    "dampening": "leave it out and multiply lr by 1 - dampening",
+    "maximize": "leave it out and negate the loss",
+    "foreach": "leave it out; parameters are moved in batches without it",
+    "capturable": "leave it out; the step cannot be captured in a graph",
+    "differentiable": "leave it out; the step cannot be differentiated",
+}
+"""Arguments of ``torch.optim.SGD`` that have no meaning here, and what to do instead."""
+REQUIRED = (
+    "lr",
+    "momentum",
+    "friction",
+    "temperature",
+    "scheme",
+    "delayed_gradient",
+    "weight_decay",
+    "thermostat",
+    "coupling",
+    "driving_noise",
+)
+"""The options that every complete group has, besides its constraint."""
+
+
+def refuse_unknown(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse a new group that has a key which means nothing, such as a misspelled option.
+
+    Returns:
+        A copy of the group without SGD's flags.
+
+    Raises:
+        TypeError: naming the key, and the closest option if one is close.
+        ValueError: for one of SGD's flags that is set, saying what to do instead.
+
+    Example:
+        >>> refuse_unknown({"params": [], "lr": 0.1, "nesterov": False})
+        {'params': [], 'lr': 0.1}
+        >>> refuse_unknown({"params": [], "tempreture": 0.1})
+        Traceback (most recent call last):
+        ...
+        TypeError: a parameter group has no option 'tempreture'; did you mean 'temperature'?
+    """
+    flags = {**SGD_FLAGS, "fused": "it is an argument of the optimizer, not of a group"}
+    known = (*GROUP_OPTIONS, *METADATA)
+    for key in group:
+        if key not in known and key not in flags:
+            raise TypeError(
+                f"a parameter group has no option {key!r}{_advice(key, known, GROUP_OPTIONS)}"
+            )
+    _refuse_set(group, flags)
+    return {key: value for key, value in group.items() if key not in flags}
+
+
+def refuse_flags(flags: Mapping[str, Any]) -> None:
+    """Refuse extra arguments of the constructor, except SGD's flags that are not set.
+
+    Raises:
+        TypeError: naming the argument, and the closest one if one is close.
+        ValueError: for one of SGD's flags that is set, saying what to do instead.
+
+    Example:
+        >>> refuse_flags({"nesterov": False, "dampening": 0})
+        >>> refuse_flags({"maximize": True})
+        Traceback (most recent call last):
+        ...
+        ValueError: maximize=True is not supported: leave it out and negate the loss
+    """
+    for name in flags:
+        if name not in SGD_FLAGS:
+            raise TypeError(f"unexpected argument {name!r}{_advice(name, ARGUMENTS, ARGUMENTS)}")
+    _refuse_set(flags, SGD_FLAGS)
+
+
+def _refuse_set(given: Mapping[str, Any], flags: Mapping[str, str]) -> None:
+    for name, instead in flags.items():
+        value = given.get(name)
+        unset = value is None or (isinstance(value, (bool, int, float)) and value == 0)
+        if not unset:
+            raise ValueError(f"{name}={value!r} is not supported: {instead}")
+
+
+def _advice(word: object, known: tuple[str, ...], options: tuple[str, ...]) -> str:
+    """What the word may have meant, or else what there is."""
+    return suggestion(str(word), known) or f"; the options are {', '.join(options)}"
+
+
+# --- whole groups -------------------------------------------------------------------------
+
+
+def check_group(group: Mapping[str, Any], where: str = "") -> None:
+    """Check every option of a whole group except its constraint; nothing is changed.
+
+    A group of a state dict may hold anything, as it comes from a file.
+
+    Args:
+        group: the group, with all of ``REQUIRED``. ``seed`` is checked if it is there.
+        where: whose option it is, for the error, such as "group 1 of the state dict".
+
+    Raises:
+        ValueError, TypeError: naming the option, its value and what is allowed.
+
+    Example:
+        >>> from colangevin.optimizers.options import resolve
+        >>> check_group(resolve({"lr": 0.1, "momentum": 0.9}, {}))
+        >>> check_group({**resolve({"lr": 0.1}, {}), "lr": -1.0}, "group 0")
+        Traceback (most recent call last):
+        ...
+        ValueError: lr of group 0 must be at least 0 and finite, got -1.0
+    """
+    of = f" of {where}" if where else ""
+    for name in REQUIRED:
+        if name not in group:
+            raise ValueError(f"{name}{of} is missing")
+    for name, check in CHECKS.items():
+        check(f"{name}{of}", group[name])
+    _check_words(group, of)
+    if thermostats.is_adaptive(group):
+        _check_adaptive(group, of)
+    else:
+        _check_langevin(group, of)
+    if group.get("seed") is not None:
+        _check_seed(f"seed{of}", group["seed"])
+
+
+def _check_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def _check_thermostat(name: str, value: object) -> None:
+    checks.choice(name, value, thermostats.THERMOSTATS)
+
+
+CHECKS: dict[str, Callable[[str, object], object]] = {
+    "lr": checks.non_negative,  # a schedule may end at 0
+    "temperature": checks.non_negative,
+    "weight_decay": checks.non_negative,
+    "delayed_gradient": _check_bool,
+    "thermostat": _check_thermostat,
+}
+"""The checks of options that do not depend on others."""
+
+
+def _check_words(group: Mapping[str, Any], of: str) -> None:
+    word = group["scheme"]
+    if not isinstance(word, str):
+        raise TypeError(f"scheme{of} must be a word such as 'OBA', got {word!r}")
+    try:
+        adaptive = parse(word, group["delayed_gradient"]).adaptive
+    except ValueError as error:
+        raise ValueError(f"scheme{of}: {error}") from error
+    if adaptive != thermostats.is_adaptive(group):
+        raise ValueError(
+            f"scheme{of} does not fit the thermostat {group['thermostat']!r}: got {word!r}"
+        )
+
+
+def _check_langevin(group: Mapping[str, Any], of: str) -> None:
+    momentum, friction = group["momentum"], group["friction"]
+    if (momentum is None) == (friction is None):
+        raise ValueError(
+            f"either momentum or friction{of} must be None, got momentum={momentum!r} and "
+            f"friction={friction!r}"
+        )
+    if friction is None:
+        checks.fraction(f"momentum{of}", momentum)
+    else:
+        checks.non_negative(f"friction{of}", friction, infinite=True)
+    for name in ("coupling", "driving_noise"):
+        if group[name] is not None:
+            raise ValueError(
+                f"{name}{of} must be None with the thermostat 'langevin', got {group[name]!r}"
+            )
+
+
+def _check_adaptive(group: Mapping[str, Any], of: str) -> None:
+    if group["momentum"] is not None:
+        raise ValueError(
+            f"momentum{of} must be None with the thermostat 'adaptive', got {group['momentum']!r}"
+        )
+    _check_friction_variable(f"friction{of}", group["friction"])
+    for name in ("coupling", "driving_noise"):
+        checks.non_negative(f"{name}{of}", group[name])
+
+
+def _check_friction_variable(name: str, value: object) -> None:
+    """A finite number of any sign, or a tensor of them with one dimension or none."""
+    if not isinstance(value, Tensor):
+        if math.isinf(checks.number(name, value)):
+            raise ValueError(f"{name} must be finite, got {value!r}")
+        return
+    if value.dim() > 1 or value.numel() == 0 or not value.is_floating_point():
+        raise TypeError(
+            f"{name} must be a number or a floating-point tensor with one dimension or none, "
+            f"got shape {tuple(value.shape)} and {value.dtype}"
+        )
+    if not bool(torch.isfinite(value).all()):
+        raise ValueError(f"{name} must be finite, got {value.tolist()}")
+
+
+def _check_seed(name: str, value: object) -> None:
+    if checks.count(name, value, least=0) >= 2**63:
+        raise ValueError(f"{name} must be below 2**63, got {value}")

@@ -78,7 +78,7 @@ class Copies:
         """Residual, cotangency and violation of the raw weights, for the cold and the hot copy."""
         state = self.state
         if self.constraint.double_safe:
-            state = State(*[None if part is None else part.double() for part in state])
+            state = state.map(Tensor.double)
         residual = self.constraint.residual(state)
         cotangency = self.constraint.cotangency(self.constraint.close(state))
         return [

@@ -5,7 +5,7 @@ import torch
 from torch import Size, Tensor, nn
 
 from colangevin import CoLA, ConstraintError, ConvergenceError, General, State
-from colangevin.constraints.system import System
+from colangevin.constraints.equations import System
 from registry import balanced, ball_and_slab, ellipse, normals, torus
 
 

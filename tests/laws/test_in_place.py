@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from colangevin import State
 from colangevin.integrators.dynamics import advance
 from registry import CASES, RUNS, Case, Run, ids, normals
 
@@ -19,15 +18,16 @@ def test_in_place_and_in_new_memory_are_the_same_step(
     actions = run.dynamics(0.1, 1.0, temperature).actions(first=False)
     if run.overdamped:
         state = state._replace(momentum=None, slack_momentum=None)
-    before = State(*[None if t is None else t.clone() for t in state])
+    before = state.map(torch.clone)
     expected = advance(constraint, state, gradient, actions, normals(3))
-    for old, kept in zip(before, state, strict=True):
+    for old, kept in zip(before.tensors, state.tensors, strict=True):
         assert old is None or torch.equal(old, kept), "the pure step has changed its input"
     found = advance(constraint, state, gradient, actions, normals(3), in_place=True)
-    for old, new, right in zip(state, found, expected, strict=True):
+    for old, new, right in zip(state.tensors, found.tensors, expected.tensors, strict=True):
         if right is not None:
             torch.testing.assert_close(new, right, rtol=0.0, atol=1e-14)
             assert old is None or old.data_ptr() == new.data_ptr()
+    assert found.outcome == expected.outcome
 
 
 def seeded() -> torch.Generator:

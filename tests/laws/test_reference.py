@@ -4,14 +4,19 @@
 where the next gradient is due: ``close_call`` brings the literal state there.
 """
 
+import itertools
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import reference as ref
 from colangevin import CoLA, State
+from colangevin.constraints.base import Draw
 from colangevin.integrators import advance
-from colangevin.optimizers.noise import Noise
+from colangevin.random import key_of
+from colangevin.random import normals as counter_normals
 from registry import CASES, RUNS, Case, Run, ids, normals
 from twins import Twin, twin_of
 
@@ -206,6 +211,25 @@ def compare(case: Case, literal: Literal, state: State, h: float) -> None:
         assert_equal(twin.lay(momentum), [twin.main(i, s, momentum=True) for i, s in closed])
 
 
+def drawn_again(case: Case, state: State, seed: int, step: int) -> Draw:
+    """The noise of an optimizer: a function of seed, parameter, step, draw and index."""
+    constraint, draws = case.bound(), itertools.count()
+
+    def draw(like: Tensor) -> Tensor:
+        number = next(draws)
+        shapes = case.shapes if like.shape == state.position.shape else (like.shape,)
+        parts = [
+            counter_normals([key_of(seed, place, step, number)], math.prod(shape))
+            for place, shape in enumerate(shapes)
+        ]
+        if like.shape != state.position.shape:
+            return parts[0].view(like.shape).to(like)
+        pairs = zip(parts, shapes, strict=True)
+        return case.join(constraint, [part.view(shape).to(like) for part, shape in pairs])
+
+    return draw
+
+
 @pytest.mark.parametrize("run", RUNS, ids=ids)
 @pytest.mark.parametrize("case", CASES, ids=ids)
 def test_the_optimizer_makes_the_moves_of_the_integrators_under_noise(case: Case, run: Run) -> None:
@@ -217,17 +241,17 @@ def test_the_optimizer_makes_the_moves_of_the_integrators_under_noise(case: Case
         weights,
         constraint=case.make(),
         temperature=temperature,
-        generator=torch.Generator().manual_seed(3),
+        seed=3,
         **run.options(h, FRICTION),
     )
     loss, constraint = Loss(start), case.bound()
     state, dynamics = at_rest(case), run.dynamics(h, FRICTION, temperature)
-    noise = Noise(torch.Generator().manual_seed(3), salt=0)
     for step in range(5):
         gradients = loss.gradients(case.split(constraint, state.position))
         for w, gradient in zip(weights, gradients, strict=True):
             w.grad = gradient
         optimizer.step()
         actions = dynamics.actions(first=step == 0)
-        state = advance(constraint, state, case.join(constraint, gradients), actions, noise.draw)
+        draw = drawn_again(case, state, seed=3, step=step)
+        state = advance(constraint, state, case.join(constraint, gradients), actions, draw)
         assert_equal([w.detach() for w in weights], case.split(constraint, state.position))

@@ -20,7 +20,7 @@ def flip(state: State) -> State:
 
 
 def assert_same(left: State, right: State, tolerance: float = TOLERANCE) -> None:
-    for x, y in zip(left, right, strict=True):
+    for x, y in zip(left.tensors, right.tensors, strict=True):
         if x is None or y is None:
             assert x is y
         else:

@@ -117,7 +117,7 @@ class Sphere(Constraint):
         norm = position.norm(dim=-1)
         radius = self._radius(position)
         if not self.equality:
-            edge = 1.0 - torch.finfo(norm.dtype).eps
+            edge = torch.full_like(norm, 1.0 - 4.0 * torch.finfo(norm.dtype).eps)
             inside = torch.where(norm <= radius * (1.0 + SLIGHT), edge, INSIDE) * radius / norm
             factor = torch.where(norm < radius, torch.ones_like(norm), inside)
         elif bool((norm == 0).any()):

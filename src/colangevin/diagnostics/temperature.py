@@ -11,9 +11,10 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints import Unconstrained
-from colangevin.optimizers.buckets import MOMENTUM
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.thermostats import degrees_of_freedom, is_adaptive
+from colangevin.optimizers.step import degrees_of_freedom
+from colangevin.optimizers.thermostats import is_adaptive
+from colangevin.optimizers.violation import moved_batches
 
 
 @torch.no_grad()
@@ -26,7 +27,7 @@ def kinetic_temperature(optimizer: CoLA) -> list[float | None]:
     the step (after it, τ(1 − h²k/4) for a stiffness k).
 
     Returns:
-        A number a group; None for a group without momenta (overdamped, or not yet moved).
+        A number per group; None for a group without momenta (overdamped, or not yet moved).
 
     Example:
         >>> weight = torch.nn.Parameter(torch.zeros(100))
@@ -41,16 +42,16 @@ def kinetic_temperature(optimizer: CoLA) -> list[float | None]:
 
 
 def _kinetic(optimizer: CoLA, index: int) -> float | None:
-    group = optimizer.param_groups[index]
-    params = group["params"]
-    moved = [i for i, p in enumerate(params) if MOMENTUM in optimizer.state.get(p, {})]
-    buckets = [bucket for bucket, _ in optimizer._buckets_of(index, moved)] if moved else []
-    freedom = degrees_of_freedom(buckets)
-    if freedom == 0:
+    layout = optimizer._layout(index)
+    batches = [batch for batch, momentum in moved_batches(layout, optimizer.state) if momentum]
+    freedom = degrees_of_freedom(batches)
+    if freedom == 0 or not any(max(batch.ages(optimizer.state, True)[0]) for batch in batches):
         return None
-    states = [(b.constraint, b.read(optimizer.state, momentum=True)) for b in buckets]
-    energy = sum(float(constraint.kinetic_energy(state)) for constraint, state in states)
-    return 2.0 * float(group["lr"]) * energy / freedom
+    energy = sum(
+        float(batch.constraint.kinetic_energy(batch.read(optimizer.state, momentum=True)))
+        for batch in batches
+    )
+    return 2.0 * float(optimizer.param_groups[index]["lr"]) * energy / freedom
 
 
 def friction_variable(optimizer: CoLA) -> list[float | None]:
@@ -96,7 +97,7 @@ def configurational_temperature(
     The weight decay λ of a group belongs to what it samples, so L has the term λ|θ|²/2 here.
     Unlike the kinetic temperature it tells what the positions sample, so it holds for
     overdamped groups too. ΔL = E vᵀHv over random signs v (Hutchinson), a Hessian–vector
-    product a probe. Gradients of the parameters are left alone.
+    product per probe. Gradients of the parameters are left alone.
 
     Args:
         optimizer: its groups tell the parameters apart.
@@ -106,7 +107,7 @@ def configurational_temperature(
         generator: source of the signs.
 
     Returns:
-        A reading a group; None for a constrained group, where the law is another one.
+        A reading per group; None for a constrained group, where the law is another one.
 
     Example:
         >>> weight = torch.nn.Parameter(torch.tensor([3.0, 4.0]))

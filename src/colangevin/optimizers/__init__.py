@@ -5,7 +5,7 @@ from colangevin.optimizers.dhsgd import DHSGD as DHSGD
 from colangevin.optimizers.groups import constrain_ as constrain_
 from colangevin.optimizers.groups import parameter_groups as parameter_groups
 from colangevin.optimizers.handover import hand_over as hand_over
-from colangevin.optimizers.inspection import Violation as Violation
+from colangevin.optimizers.violation import Violation as Violation
 from colangevin.optimizers.multirate import Multirate as Multirate
 from colangevin.optimizers.partitions import partition as partition
 from colangevin.optimizers.presets import LOL as LOL

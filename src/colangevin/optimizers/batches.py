@@ -68,7 +68,6 @@ class Batch:
         self.passing = passing
         self._home: State | None = None
         self._counts = torch.zeros(0, dtype=torch.int64)
-        self._steps: list[int] = []
         self._views: list[Tensor] = []
         self._bound: list[tuple[Tensor, str, Tensor]] = []
         self._place: tuple[object, ...] = ()
@@ -306,22 +305,23 @@ class Batch:
         Entries of the state that are not there are made.
         """
         entries = [state_of.get(p, NOTHING) for p in self.parameters]
-        if len(self._steps) == len(entries) and all(
+        if self._views and all(
             entry.get(STEP) is own and (not momentum or MOMENTUM in entry)
             for entry, own in zip(entries, self._views, strict=True)
         ):
-            fresh = [i for i, steps in enumerate(self._steps) if steps == 0]
-            return self._steps, fresh
+            steps = self._counts.tolist()
+            return steps, [i for i, count in enumerate(steps) if count == 0] if 0 in steps else []
         lacking = [momentum and MOMENTUM not in entry for entry in entries]
         self.prepare(state_of, momentum)
         steps = self._bind_counts([state_of[p] for p in self.parameters])
-        return steps, [i for i, (n, lacks) in enumerate(zip(steps, lacking, strict=True)) if not n or lacks]
+        pairs = enumerate(zip(steps, lacking, strict=True))
+        return steps, [i for i, (count, lacks) in pairs if lacks or count == 0]
 
     def _bind_counts(self, entries: Sequence[dict[str, Any]]) -> list[int]:
         """The counts of all parameters in one tensor, whose entries are views of it."""
         counts = torch.stack([entry[STEP] for entry in entries])
         if not self.passing:
-            self._counts, self._views, self._steps = counts, list(counts.unbind()), counts.tolist()
+            self._counts, self._views = counts, list(counts.unbind())
             for entry, view in zip(entries, self._views, strict=True):
                 entry[STEP] = view
         return counts.tolist()
@@ -333,7 +333,6 @@ class Batch:
                 state_of[parameter][STEP].add_(1)
             return
         self._counts.add_(1)
-        self._steps = [steps + 1 for steps in self._steps]
 
     # --- writing ----------------------------------------------------------------------------
 

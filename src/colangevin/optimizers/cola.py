@@ -16,6 +16,7 @@ from colangevin.native import library
 from colangevin.optimizers import placing, saving, thermostats
 from colangevin.optimizers.batches import STEP
 from colangevin.optimizers.calls import Call, GroupCall
+from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
 from colangevin.optimizers.options import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import REGISTER, choose_seed
@@ -56,6 +57,7 @@ class CoLA(Optimizer):
             from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.
         driving_noise: σ_A of the adaptive thermostat.
+        flags: arguments of ``torch.optim.SGD`` such as ``nesterov``, which may not be set.
 
     Raises:
         ValueError, TypeError: naming the argument; nothing has been changed then.
@@ -91,7 +93,9 @@ class CoLA(Optimizer):
         thermostat: str = "langevin",
         coupling: float | None = None,
         driving_noise: float | None = None,
+        **flags: Any,
     ) -> None:
+        refuse_flags(flags)
         self._given = {
             "lr": lr,
             "momentum": momentum,
@@ -152,7 +156,7 @@ class CoLA(Optimizer):
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"a parameter group must be a dict, got {type(param_group).__name__}")
-        group = dict(param_group)
+        group = refuse_unknown(param_group)
         own = {name: group.pop(name) for name in GROUP_OPTIONS if name in group}
         group.update(resolve(own, self._given))
         group["fallbacks"] = 0

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colangevin.integrators.dynamics import OverdampedBy, advance
+from colangevin.integrators.dynamics import OverdampedBy
+from colangevin.integrators.recipe import direction
+from colangevin.optimizers.calls import Call
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.method_parts import Parts, dress, pair
 
@@ -70,27 +72,21 @@ class DHSGD(CoLA):
             return
         if closure is None:
             raise ValueError("closure must be given: Heun's method takes two gradients a step")
-        before = {index: self._slopes(index) for index in indices}
+        before = self._slopes(indices)
         super()._move(closure)
         with torch.enable_grad():
             closure()
+        # From θ − hG to θ − h (G + G*)/2, with G* the gradient there.
+        after = self._slopes(indices)
+        changes = {p: (after[p] - slope) / 2 for p, slope in before.items() if p in after}
         for index in indices:
-            self._correct(index, before[index])
+            moves = (OverdampedBy(float(self.param_groups[index]["lr"]), None),)
+            self._run(Call(gradients=changes, actions=moves, only=[index], counted=False))
 
-    def _slopes(self, index: int) -> list[Tensor]:
-        group = self.param_groups[index]
-        return [
-            torch.zeros_like(p) if p.grad is None else p.grad + group["weight_decay"] * p
-            for p in group["params"]
-        ]
-
-    def _correct(self, index: int, before: Sequence[Tensor]) -> None:
-        """From θ + hG to θ + h (G + G*)/2, with G* the gradient there."""
-        group = self.param_groups[index]
-        moves = (OverdampedBy(float(group["lr"]), None),)
-        pairs = zip(self._slopes(index), before, strict=True)
-        changes = dict(zip(group["params"], ((new - old) / 2 for new, old in pairs), strict=True))
-        for bucket, _ in self._buckets_of(index, range(len(changes))):
-            state = bucket.read(self.state, momentum=False)
-            change = bucket.gather([changes[p] for p in bucket.parameters])
-            bucket.write(self.state, advance(bucket.constraint, state, change, moves, None))
+    def _slopes(self, indices: Sequence[int]) -> dict[Tensor, Tensor]:
+        return {
+            p: direction(p.grad, p.detach(), self.param_groups[i]["weight_decay"]).clone()
+            for i in indices
+            for p in self.param_groups[i]["params"]
+            if p.grad is not None
+        }

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from colangevin.constraints import Constraint, Unconstrained
 from colangevin.errors import ConstraintError
-from colangevin.optimizers import placement
+from colangevin.optimizers import placing
+from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.name_matching import (
     NamedParameter,
     is_weight,
@@ -94,17 +95,15 @@ def constrain_(
         True
     """
     groups = _sorted(model, rules)
-    trained = [_trained(group) for group in groups if group["constraint"] is not None]
-    placements = [
-        placed
-        for group in trained
-        if group["params"]
-        for placed in placement.of_group(group, strict)
-    ]
-    scratch: dict[Tensor, dict[str, Any]] = {
-        parameter: {} for bucket, _ in placements for parameter in bucket.parameters
-    }
-    placement.commit(placements, scratch)
+    placements: list[placing.Placement] = []
+    memory: dict[Tensor, dict[str, Any]] = {}
+    for group in groups:
+        if group["constraint"] is not None:
+            trained = _trained(group)
+            if trained["params"]:
+                placements += Layout(trained, 0, memory).settle(strict)
+    for placed in placements:
+        placing.put(placed, memory)
     return groups
 
 

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from colangevin.optimizers import placement, saving, thermostats
-from colangevin.optimizers.buckets import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM
+from colangevin.constraints.circle import RADIUS
+from colangevin.optimizers import placing, saving, thermostats
+from colangevin.optimizers.batches import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, STEP
 from colangevin.optimizers.cola import CoLA
+from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.options import dynamics
 
 Momenta: TypeAlias = "dict[Tensor, Tensor]"
@@ -90,10 +92,10 @@ def _momenta(source: Optimizer) -> Momenta:
     if isinstance(source, CoLA):
         for index, group in enumerate(source.param_groups):
             indices = _with_momentum(source, group)
-            for bucket, _ in source._buckets_of(index, indices) if indices else []:
-                state = bucket.read(source.state, momentum=True)
-                parts = bucket.scatter(bucket.constraint.ambient_momentum(state))
-                pairs = zip(bucket.parameters, parts, strict=True)
+            for _, batch in source._layout(index).split(indices) if indices else []:
+                state = batch.part(range(len(batch.parameters))).read(source.state, momentum=True)
+                parts = batch.scatter(batch.constraint.ambient_momentum(state))
+                pairs = zip(batch.parameters, parts, strict=True)
                 found.update({p: part * -_speed(group) for p, part in pairs})
     return found
 
@@ -122,23 +124,40 @@ def _to_group(
     owners: Mapping[Tensor, dict[str, Any]],
     moving: Momenta,
 ) -> None:
-    group = target.param_groups[index]
+    group, layout = target.param_groups[index], target._layout(index)
     shared = [i for i, p in enumerate(group["params"]) if p in owners]
     for i in shared:
-        target.state[group["params"][i]].clear()
+        entry = target.state[group["params"][i]]
+        target.state[group["params"][i]] = {STEP: entry[STEP]} if STEP in entry else {}
     same = {i for i in shared if _same_geometry(owners[group["params"][i]], group)}
     for i in same:
         _copy(source, target, group["params"][i], owners, group, bool(moving))
-    placement.commit(placement.of_group(group, target._strict), target.state)
+    for placed in layout.settle(target._strict):
+        placing.put(placed, target.state)
+    for _, batch in layout.split([i for i in shared if group["params"][i].numel()]):
+        batch.prepare(target.state, _has_momentum(group))
     other = [i for i in shared if i not in same and group["params"][i] in moving]
     if other and _has_momentum(group) and _speed(group) > 0.0:
-        for bucket, _ in target._buckets_of(index, other):
-            state = bucket.read(target.state, momentum=True)
-            vector = bucket.gather([moving[p] / -_speed(group) for p in bucket.parameters])
-            tangent = bucket.constraint.tangent(state, vector)
-            state = state._replace(momentum=tangent.main, slack_momentum=tangent.slack)
-            bucket.write(target.state, state)
+        _project_momenta(target, layout, other, group, moving)
+    layout.mark(shared)
     _copy_friction(group, [owners[group["params"][i]] for i in shared])
+
+
+def _project_momenta(
+    target: CoLA,
+    layout: Layout,
+    indices: list[int],
+    group: Mapping[str, Any],
+    moving: Momenta,
+) -> None:
+    for _, batch in layout.split(indices):
+        own = batch.part(range(len(batch.parameters)))
+        state = own.read(target.state, momentum=True)
+        vector = own.gather([moving[p] / -_speed(group) for p in own.parameters])
+        tangent = own.constraint.tangent(state, vector)
+        own.write(
+            target.state, state._replace(momentum=tangent.main, slack_momentum=tangent.slack)
+        )
 
 
 def _same_geometry(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -162,7 +181,7 @@ def _copy(
     momenta: bool,
 ) -> None:
     entry, own = source.state.get(parameter, {}), owners[parameter]
-    kept = {name: entry[name].clone() for name in (SLACK, MASTER) if name in entry}
+    kept = {name: entry[name].clone() for name in (SLACK, MASTER, RADIUS) if name in entry}
     if momenta and _has_momentum(own) and _has_momentum(group) and _speed(group) > 0.0:
         scale = _speed(own) / _speed(group)
         kept.update({k: entry[k] * scale for k in (MOMENTUM, SLACK_MOMENTUM) if k in entry})

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from colangevin import checks
-from colangevin.optimizers.drift import Spread, drift_of
-from colangevin.optimizers.freezing import Frozen as Sleepers
+from colangevin.optimizers.freezing import Frozen
+from colangevin.optimizers.saving import copied
+from colangevin.optimizers.spread import Walk, spread_of
 
 
 class Multirate(Optimizer):
@@ -70,10 +71,10 @@ class Multirate(Optimizer):
             raise TypeError(f"drift must be True or False, got {drift!r}")
         self.drift = drift
         self.fast, self.slow = fast, slow
-        self._fast, self._slow = _spread(fast), _spread(slow)
+        self._fast, self._slow = _walk(fast), _walk(slow)
         self._steps = 0
-        self._sleepers = Sleepers()
-        self._sleepers.wake_with(self)
+        self._frozen = Frozen()
+        self._frozen.wake_with(self)
         both = {**fast.defaults, **slow.defaults}
         common = {k: v for k, v in both.items() if all(k in group for group in self.param_groups)}
         super().__init__(self.param_groups, common)
@@ -202,9 +203,9 @@ class Multirate(Optimizer):
     def _switch(self) -> None:
         """Freeze or wake the slow parameters as the next step needs them."""
         if self._steps % self.period == 0:
-            self._sleepers.wake()
+            self._frozen.wake()
         else:
-            self._sleepers.put(_parameters(self.slow))
+            self._frozen.put(_parameters(self.slow))
 
     def release(self) -> None:
         """Give every slow parameter its ``requires_grad`` back, until the next step.
@@ -218,7 +219,7 @@ class Multirate(Optimizer):
             >>> model.bias.requires_grad
             True
         """
-        self._sleepers.wake()
+        self._frozen.wake()
         for part in (self.fast, self.slow):
             if isinstance(part, Multirate):
                 part.release()
@@ -251,29 +252,35 @@ class Multirate(Optimizer):
         if missing:
             raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}")
         period = checks.count("period", state_dict["period"])
-        before = self._fast.state_dict()
+        steps = checks.count("steps", state_dict["steps"], least=0)
+        if not isinstance(state_dict["drift"], bool):
+            raise TypeError(f"drift must be True or False, got {state_dict['drift']!r}")
+        before = copied(self._fast.state_dict())
         self.release()
-        self._fast.load_state_dict(state_dict["fast"])
         try:
-            self._slow.load_state_dict(state_dict["slow"])
+            self._fast.load_state_dict(state_dict["fast"])
+            try:
+                self._slow.load_state_dict(state_dict["slow"])
+            except Exception:
+                self._fast.load_state_dict(before)
+                raise
         except Exception:
-            self._fast.load_state_dict(before)
             self._switch()
             raise
-        self.period, self.drift, self._steps = period, state_dict["drift"], state_dict["steps"]
+        self.period, self.drift, self._steps = period, state_dict["drift"], steps
         self._switch()
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("defaults", "period", "drift", "fast", "slow", "_fast", "_slow", "_steps")
-        return {name: self.__dict__[name] for name in (*names, "_sleepers")}
+        return {name: self.__dict__[name] for name in (*names, "_frozen")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._sleepers.wake_with(self)
+        self._frozen.wake_with(self)
 
 
-def _spread(part: Optimizer) -> Spread:
-    return part if isinstance(part, Multirate) else drift_of(part)
+def _walk(part: Optimizer) -> Walk:
+    return part if isinstance(part, Multirate) else spread_of(part)
 
 
 def _parameters(optimizer: Optimizer) -> Iterator[Tensor]:

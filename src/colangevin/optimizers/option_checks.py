@@ -26,13 +26,13 @@ METADATA = (
     "name",
     "part",
     "seed",
+    "fallbacks",
+    "iterations",
     # of SGLD and DHSGD
     "decay_power",
     "decay_steps",
     "steps",
     "heun",
-    # of Multirate, while it walks a part of the way
-    "stretch",
     # of schedulers, in torch and elsewhere
     "initial_lr",
     "max_lr",
@@ -73,6 +73,7 @@ REQUIRED = (
     "thermostat",
     "coupling",
     "driving_noise",
+    "seed",
 )
 """The options that every complete group has, besides its constraint."""
 
@@ -148,7 +149,7 @@ def check_group(group: Mapping[str, Any], where: str = "") -> None:
     A group of a state dict may hold anything, as it comes from a file.
 
     Args:
-        group: the group, with all of ``REQUIRED``. ``seed`` is checked if it is there.
+        group: the group, with all of ``REQUIRED``.
         where: whose option it is, for the error, such as "group 1 of the state dict".
 
     Raises:
@@ -156,8 +157,8 @@ def check_group(group: Mapping[str, Any], where: str = "") -> None:
 
     Example:
         >>> from colangevin.optimizers.options import resolve
-        >>> check_group(resolve({"lr": 0.1, "momentum": 0.9}, {}))
-        >>> check_group({**resolve({"lr": 0.1}, {}), "lr": -1.0}, "group 0")
+        >>> check_group({**resolve({"lr": 0.1, "momentum": 0.9}, {}), "seed": 0})
+        >>> check_group({**resolve({"lr": 0.1}, {}), "seed": 0, "lr": -1.0}, "group 0")
         Traceback (most recent call last):
         ...
         ValueError: lr of group 0 must be at least 0 and finite, got -1.0
@@ -173,8 +174,7 @@ def check_group(group: Mapping[str, Any], where: str = "") -> None:
         _check_adaptive(group, of)
     else:
         _check_langevin(group, of)
-    if group.get("seed") is not None:
-        _check_seed(f"seed{of}", group["seed"])
+    _check_seed(f"seed{of}", group["seed"])
 
 
 def _check_bool(name: str, value: object) -> None:

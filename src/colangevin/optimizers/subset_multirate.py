@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin import checks
-from colangevin.optimizers.noise import Noise
+from colangevin.integrators.recipe import direction as direction_of
+from colangevin.optimizers.noise import check_seed, choose_seed
+from colangevin.random import key_of, uniforms
 
 MOMENTUM, SLOW, HIDDEN = "momentum_buffer", "slow", "hidden"
 
@@ -36,7 +38,8 @@ class SubsetMultirate(Optimizer):
         weight_decay: adds weight_decay · θ to the gradient.
         probability: of a weight to be in the subset.
         period: k, at least 1.
-        generator: source of the subsets; by default one of the optimizer's own.
+        generator: gives a seed, in the place of ``seed``.
+        seed: of the subsets; by default it depends on torch's seed and on the first weights.
 
     Raises:
         ValueError, TypeError: naming the argument and its value.
@@ -59,6 +62,7 @@ class SubsetMultirate(Optimizer):
         probability: float = 0.5,
         period: int = 5,
         generator: torch.Generator | None = None,
+        seed: int | None = None,
     ) -> None:
         self.period = checks.count("period", period)
         self._asleep_for = 0
@@ -70,8 +74,8 @@ class SubsetMultirate(Optimizer):
         }
         _check(defaults)
         super().__init__(params, defaults)
-        sizes = [p.numel() for group in self.param_groups for p in group["params"]]
-        self._noise = Noise(generator, salt=sum(sizes) + len(sizes))
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        self._seed, self._drawn = choose_seed(seed, generator, parameters), 0
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group; its weights take part from the next subset on."""
@@ -106,16 +110,20 @@ class SubsetMultirate(Optimizer):
 
     def _draw(self) -> None:
         """Choose a new subset and set it to zero."""
+        ordinal = -1
         for group in self.param_groups:
             for parameter in group["params"]:
+                ordinal += 1
                 entry = self.state[parameter]
                 entry.pop(SLOW, None)
                 if parameter.grad is None or group["probability"] == 0.0:
                     continue
-                generator = self._noise.generator(parameter.device)
-                uniform = torch.rand(parameter.shape, generator=generator, device=parameter.device)
+                key = key_of(self._seed, ordinal, self._drawn)
+                drawn = uniforms([key], parameter.numel(), device=parameter.device)
+                uniform = drawn.view(parameter.shape)
                 # In the parameter's own dtype: loading a state dict casts to that.
                 entry[SLOW] = (uniform < group["probability"]).to(parameter.dtype)
+        self._drawn += 1
         self._asleep_for = 1
         self._hide()
 
@@ -178,38 +186,74 @@ class SubsetMultirate(Optimizer):
     # --- saving -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """As in torch, with the place in the cycle and the generators."""
-        own = {"period": self.period, "asleep_for": self._asleep_for}
-        return {**super().state_dict(), "cycle": own, "noise": self._noise.state_dict()}
+        """As in torch, with the place in the cycle and the seed of the subsets."""
+        cycle = {
+            "period": self.period,
+            "asleep_for": self._asleep_for,
+            "seed": self._seed,
+            "drawn": self._drawn,
+        }
+        return {**super().state_dict(), "cycle": cycle}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue exactly where ``state_dict`` was taken.
 
         Raises:
-            ValueError: if it is not the state of such an optimizer.
+            ValueError, TypeError: if it is not the state of such an optimizer; nothing has been
+                changed then.
         """
-        missing = {"cycle", "noise"} - state_dict.keys()
-        if missing:
-            raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}")
+        cycle = self._checked(state_dict)
         base = {key: state_dict[key] for key in ("state", "param_groups")}
         super().load_state_dict(base)
         for parameter, entry in self.state.items():  # torch shares memory with the state dict
             self.state[parameter] = {name: value.clone() for name, value in entry.items()}
-        self.period = checks.count("period", state_dict["cycle"]["period"])
-        self._asleep_for = int(state_dict["cycle"]["asleep_for"])
-        self._noise.load_state_dict(state_dict["noise"])
+        self.period, self._asleep_for = cycle["period"], cycle["asleep_for"]
+        self._seed, self._drawn = cycle["seed"], cycle["drawn"]
+
+    def _checked(self, state_dict: dict[str, Any]) -> dict[str, int]:
+        missing = {"cycle", "state", "param_groups"} - state_dict.keys()
+        if missing:
+            raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}")
+        cycle = state_dict["cycle"]
+        if not isinstance(cycle, dict):
+            raise ValueError(f"the cycle of the state dict is damaged: {cycle!r:.200}")
+        checks.count("period", cycle.get("period"))
+        for name in ("asleep_for", "drawn"):
+            checks.count(name, cycle.get(name), least=0)
+        check_seed(cycle.get("seed"))
+        groups, states = state_dict["param_groups"], state_dict["state"]
+        if not isinstance(groups, list) or len(groups) != len(self.param_groups):
+            raise ValueError(f"the state dict must have {len(self.param_groups)} groups")
+        for saved, group in zip(groups, self.param_groups, strict=True):
+            if not isinstance(saved, dict) or len(saved.get("params", ())) != len(group["params"]):
+                raise ValueError("a group of the state dict has other parameters")
+            _check({name: saved.get(name) for name in self.defaults})
+            for key, parameter in zip(saved["params"], group["params"], strict=True):
+                _check_entry(states.get(key, {}), parameter)
+        return cycle
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {name: self.__dict__[name] for name in ("period", "_asleep_for", "_noise")}
-        return {**super().__getstate__(), **own}
+        names = ("period", "_asleep_for", "_seed", "_drawn")
+        return {**super().__getstate__(), **{name: self.__dict__[name] for name in names}}
+
+
+def _check_entry(entry: object, parameter: Tensor) -> None:
+    """Refuse state that is not that of a parameter."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"the state dict has {type(entry).__name__} as the state of a parameter")
+    for name, value in entry.items():
+        if not isinstance(value, Tensor) or value.shape != parameter.shape:
+            raise ValueError(
+                f"the state dict has a {name} that does not fit a parameter of shape "
+                f"{tuple(parameter.shape)}"
+            )
 
 
 def _descend(parameter: Tensor, entry: dict[str, Any], group: dict[str, Any], slow: int) -> None:
     """SGD in which the subset makes ``slow`` steps in one, with 0 none, its momentum included."""
     gradient = parameter.grad
     assert gradient is not None
-    if group["weight_decay"]:
-        gradient = gradient.add(parameter, alpha=group["weight_decay"])
+    gradient = direction_of(gradient, parameter.detach(), group["weight_decay"])
     subset = entry.get(SLOW)
     direction = gradient
     if group["momentum"]:

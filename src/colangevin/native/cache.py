@@ -1,0 +1,75 @@
+"""A folder for compiled files that nobody but its user can write to.
+
+Whoever could write there would run code in the user's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import stat
+from pathlib import Path
+
+from colangevin.native.building import FOLDER, SOURCES, Compiler, flags
+
+
+class UnsafeError(Exception):
+    """Somebody else can write to a file or folder, or it cannot be used."""
+
+
+def folder() -> Path:
+    """The user's folder, made if there is none.
+
+    It is ``COLANGEVIN_CACHE``, or ``colangevin`` below ``XDG_CACHE_HOME`` or ``~/.cache``.
+
+    Raises:
+        UnsafeError: if it cannot be made, or somebody else owns it or may write to it.
+    """
+    wish = os.environ.get("COLANGEVIN_CACHE")
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        path = Path(wish) if wish else base / "colangevin"
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_owned(path)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise UnsafeError(f"no permission to write to {path}")
+    except (OSError, RuntimeError) as error:  # also a user without a home
+        raise UnsafeError(f"no folder for compiled files: {error}") from error
+    return path
+
+
+def check_owned(path: Path) -> None:
+    """Refuse what others own or may write to.
+
+    Raises:
+        UnsafeError: then.
+        OSError: if there is nothing.
+    """
+    found = path.stat()
+    if found.st_uid != os.getuid():
+        raise UnsafeError(f"{path} belongs to another user")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UnsafeError(f"{path} may be written to by others")
+
+
+def file_name(compiler: Compiler) -> str:
+    """A name for the library that changes with all that it depends on."""
+    parts = [platform.platform(), _processor(), compiler.version, *compiler.command]
+    parts += flags(compiler, portable=False)
+    digest = hashlib.sha256("\n".join(parts).encode())
+    for name in SOURCES:
+        digest.update((FOLDER / name).read_bytes())
+    return f"kernels-{digest.hexdigest()[:32]}.so"
+
+
+def _processor() -> str:
+    """What the processor can do, where the system tells."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.startswith(("flags", "Features")):
+                    return line
+    except OSError:
+        pass
+    return platform.processor()

@@ -1,0 +1,197 @@
+"""Find the compiled kernels, or compile them at their first use.
+
+A library that came with the wheel is taken as it is. Otherwise the sources are compiled for
+this processor, tried in a process of their own, and kept in the user's cache. Nothing here
+raises: where there is no library, ``load`` returns None and ``reason`` says why.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from colangevin.native import building, cache
+from colangevin.native.building import BuildError
+from colangevin.native.cache import UnsafeError
+
+TRIAL = """
+import array, ctypes, sys
+kernels = ctypes.CDLL(sys.argv[1])
+for dtype, code in enumerate("fd"):
+    kernels.cola_step.argtypes = [ctypes.c_int64] * 9
+    kernels.cola_normals.argtypes = [ctypes.c_int64] * 4
+    x, v, y, g = (array.array(code, [value] * 40) for value in (0.6, 0.0, 0.8, 1.0))
+    at = [a.buffer_info()[0] for a in (x, v, y, g)]
+    segment = array.array("q", [*at, 0, 40, 0, 1, 2, 3, 0, 0])
+    kinds = array.array("q", [1, 2, 3])
+    numbers = array.array("d", [0.0, 1.0, 0.9, 1.0, 0.1, -0.1, 0, 0, 0.1, 0.1, 0])
+    rest = [a.buffer_info()[0] for a in (segment, kinds, numbers)]
+    kernels.cola_step(dtype, 1, 1, rest[0], 3, rest[1], rest[2], 11, 1)
+    assert all(abs(a * a + b * b - 1) < 1e-5 for a, b in zip(x, y))
+    job = array.array("q", [at[0], 40, 0, 1, 2, 3, 0])
+    kernels.cola_normals(dtype, 1, job.buffer_info()[0], 1)
+    assert len(set(x)) == 40 and all(abs(a) < 7 for a in x)
+"""
+"""A tiny step of each dtype: a wrong instruction ends this process and not that of the user."""
+PATIENCE = 60.0
+
+_lock = threading.Lock()
+_library: ctypes.CDLL | None = None
+_reason: str | None = None
+_looked = False
+
+
+def load() -> ctypes.CDLL | None:
+    """The kernels, or None where there are none; ``COLANGEVIN_NATIVE=0`` turns them off."""
+    global _looked
+    if os.environ.get("COLANGEVIN_NATIVE") == "0":
+        return None
+    if not _looked:
+        with _lock:
+            if not _looked:
+                _look()
+                _looked = True
+    return _library
+
+
+def reason() -> str | None:
+    """Why there are no kernels; None if there are.
+
+    Example:
+        >>> (load() is None) == (reason() is not None)
+        True
+    """
+    if load() is not None:
+        return None
+    if os.environ.get("COLANGEVIN_NATIVE") == "0":
+        return "they are turned off by COLANGEVIN_NATIVE=0"
+    return _reason
+
+
+def _look() -> None:
+    global _library, _reason
+    complaints = []
+    # A private folder serves where the cache is not safe, or no place for programs.
+    for place in (_packaged, _cached, _private):
+        try:
+            library = place()
+            _prepare(library)
+        except (BuildError, UnsafeError, OSError, AttributeError) as error:
+            complaints.append(f"{error}")
+        else:
+            _library = library
+            return
+    _reason = "; ".join(dict.fromkeys(complaints))
+
+
+def _packaged() -> ctypes.CDLL:
+    path = building.FOLDER / building.PACKAGED
+    if not path.exists():
+        raise BuildError("the package was installed without compiled kernels")
+    return ctypes.CDLL(str(path))
+
+
+def _cached() -> ctypes.CDLL:
+    compiler = building.find_compiler()
+    folder = cache.folder()
+    path = folder / cache.file_name(compiler)
+    if path.exists():
+        cache.check_owned(path)
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError:
+            path.unlink()
+    _compile(path, compiler)
+    return ctypes.CDLL(str(path))
+
+
+def _private() -> ctypes.CDLL:
+    """Compiled for this process alone: a library that is loaded needs its file no more."""
+    compiler = building.find_compiler()
+    folder = Path(tempfile.mkdtemp(prefix="colangevin-"))
+    try:
+        path = folder / "kernels.so"
+        _compile(path, compiler)
+        return ctypes.CDLL(str(path))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _compile(path: Path, compiler: building.Compiler) -> None:
+    """Compile and try a library under a name of its own, so that only a good one gets ``path``.
+
+    Several processes may do so at once: each has its own, and the last one stays.
+    """
+    handle, name = tempfile.mkstemp(suffix=".so", prefix="new-", dir=path.parent)
+    os.close(handle)
+    new = Path(name)
+    try:
+        building.build(compiler, new, portable=False)
+        _try(new)
+        new.chmod(0o700)
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _try(path: Path) -> None:
+    if not sys.executable or getattr(sys, "frozen", False):
+        raise BuildError("there is no Python to try the compiled kernels with")
+    command = [sys.executable, "-I", "-S", "-c", TRIAL, str(path)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=PATIENCE
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"the compiled kernels could not be tried: {error}") from error
+    if done.returncode:
+        said = " ".join(done.stderr.split())[-300:]
+        raise BuildError(f"the compiled kernels failed (exit code {done.returncode}): {said}")
+
+
+# --- the functions, and the threads of torch --------------------------------------------------
+
+
+def _prepare(library: ctypes.CDLL) -> None:
+    for name, count in (("cola_threads", 3), ("cola_step", 9), ("cola_normals", 4)):
+        function = getattr(library, name)
+        function.argtypes = [ctypes.c_int64] * count
+        function.restype = None
+    functions = _threads_of_torch()
+    if functions is None:
+        return
+    library.cola_threads(*functions)
+    # The threads do not live on in a forked process: waiting for them would never end.
+    if hasattr(os, "register_at_fork"):
+        alone: Callable[[], None] = lambda: library.cola_threads(0, 0, 0)  # noqa: E731
+        os.register_at_fork(after_in_child=alone)
+
+
+def _threads_of_torch() -> tuple[int, int, int] | None:
+    """The addresses of the OpenMP functions that torch itself calls; None for one thread.
+
+    A second copy of the OpenMP library would have threads of its own. Each of the two pools
+    then spins while the other works, and a step takes ten times as long.
+    """
+    if not torch.backends.openmp.is_available():
+        return None
+    folder = Path(torch.__file__).parent / "lib"
+    for path in sorted(folder.glob("libtorch_cpu.*")):
+        try:
+            library = ctypes.CDLL(str(path))  # searched along with all that it depends on
+            names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+            found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in names]
+        except (OSError, AttributeError):
+            continue
+        if all(found):
+            return (found[0] or 0, found[1] or 0, found[2] or 0)
+    return None

@@ -1,0 +1,309 @@
+/* The actions of a step on one block of numbers, for one dtype.
+ *
+ * Given: REAL, SUFFIX, FMA, SQRT, ABS, COPYSIGN, EPSILON, BELOW; LIBRARY_TURN where a rotation
+ * is made of sine and cosine and not of a rational function. All of it is undefined at the end.
+ */
+#define NAME(f) NAMED(f, VARIANT, SUFFIX)
+#define NOISE(f) NAMED(f, VARIANT, noise)
+
+/* Numbers of a circle: of all weights alike, or made anew for each. */
+typedef struct {
+    REAL radius, inverse, square, bound, floor; /* r, 1/r, 1/r², largest |θ|, smallest |ξ| */
+} NAME(Circle);
+
+typedef struct {
+    REAL *position, *momentum, *slack;
+    const REAL *gradient, *radius;
+    int64_t count;
+    NAME(Circle) circle;
+} NAME(Block);
+
+static NAME(Circle) NAME(circle)(double radius) {
+    REAL bound = (REAL)radius;
+    if ((double)bound > radius) bound = BELOW(bound);
+    return (NAME(Circle)){(REAL)radius, (REAL)(1.0 / radius), (REAL)(1.0 / (radius * radius)),
+                          bound, (REAL)(sqrt(EPSILON) * radius)};
+}
+
+TARGET INLINE NAME(Circle) NAME(circle_at)(const NAME(Block) *b, int64_t i, int radii) {
+    if (!radii) return b->circle;
+    const REAL r = b->radius[i], inverse = (REAL)1 / r;
+    return (NAME(Circle)){r, inverse, inverse * inverse, r, (REAL)sqrt(EPSILON) * r};
+}
+
+/* θ within its bound, and a slack that lets it leave. NaN stays what it is. */
+TARGET INLINE void NAME(keep_in)(REAL *x, REAL *y, NAME(Circle) c) {
+    REAL in = *x > c.bound ? c.bound : *x;
+    *x = in < -c.bound ? -c.bound : in;
+    const REAL size = ABS(*y);
+    *y = COPYSIGN(size < c.floor ? c.floor : size, *y);
+}
+
+/* --- impulse ------------------------------------------------------------------------------- */
+
+typedef struct {
+    REAL decay, weight, scale;
+} NAME(Push);
+
+TARGET INLINE REAL NAME(push)(const NAME(Block) *b, int64_t i, const float *noise, NAME(Push) k,
+                              int circle, int kick, int radii) {
+    REAL change = 0;
+    if (circle) {
+        const NAME(Circle) c = NAME(circle_at)(b, i, radii);
+        if (noise) change = (REAL)noise[i] * (c.inverse * k.scale);
+        if (kick) change = FMA(b->gradient[i] * b->slack[i], c.square * k.weight, change);
+    } else {
+        if (noise) change = (REAL)noise[i] * k.scale;
+        if (kick) change = FMA(b->gradient[i], k.weight, change);
+    }
+    return FMA(b->momentum[i], k.decay, change);
+}
+
+/* --- drift --------------------------------------------------------------------------------- */
+
+typedef struct {
+    REAL time, cap, half, linear, cubic, square; /* t, largest |ω|, t/2, 5t, -t³/12, -t² */
+} NAME(Turn);
+
+/* One finite but absurd speed must not make NaN: |ωt| is at most 10⁶. */
+static NAME(Turn) NAME(turn)(double t) {
+    const double cap = fabs(t) > 1e-9 ? 1e6 / fabs(t) : 1e15;
+    return (NAME(Turn)){(REAL)t,         (REAL)cap,          (REAL)(t * 0.5),
+                        (REAL)(t * 5.0), (REAL)(t * t * t * (-1.0 / 12.0)), (REAL)(-(t * t))};
+}
+
+/* N and D with N/D = tan(ωt/2). */
+TARGET INLINE void NAME(half_tangent)(REAL speed, NAME(Turn) k, REAL *up, REAL *down) {
+    REAL w = speed > k.cap ? k.cap : speed;
+    w = w < -k.cap ? -k.cap : w;
+#ifdef LIBRARY_TURN
+    /* Sine and cosine of x = nπ/2 + a, |a| ≤ π/4. A turn by π changes the signs of both, which
+     * the rotation made of them does not see: whether n is odd is all that is needed. */
+    const REAL x = w * k.half, shift = 0x1.8p52;
+    const REAL shifted = FMA(x, 0.63661977236758134, shift), n = shifted - shift;
+    uint64_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    REAL a = FMA(n, -1.57079632673412561417e+00, x);
+    a = FMA(n, -6.07710050630396597660e-11, a);
+    a = FMA(n, -2.02226624879595063154e-21, a);
+    const REAL z = a * a;
+    REAL s = FMA(z, 1.58969099521155010221e-10, -2.50507602534068634195e-08);
+    s = FMA(s, z, 2.75573137070700676789e-06);
+    s = FMA(s, z, -1.98412698298579493134e-04);
+    s = FMA(s, z, 8.33333333332248946124e-03);
+    s = FMA(s, z, -1.66666666666666324348e-01);
+    s = FMA(s * z, a, a);
+    REAL c = FMA(z, -1.13596475577881948265e-11, 2.08757232129817482790e-09);
+    c = FMA(c, z, -2.75573143513906633035e-07);
+    c = FMA(c, z, 2.48015872894767294178e-05);
+    c = FMA(c, z, -1.38888888888741095749e-03);
+    c = FMA(c, z, 4.16666666666666019037e-02);
+    c = FMA(c * z, z, FMA(z, -0.5, 1.0));
+    *up = bits & 1 ? c : s;
+    *down = bits & 1 ? -s : c;
+#else
+    const REAL square = w * w;
+    *down = FMA(square, k.square, (REAL)10);
+    *up = FMA(square, k.cubic, k.linear) * w;
+#endif
+}
+
+/* Rotate (θ, ξ) by ωt; whether it was far off its circle.
+ *
+ * The factor 1 + e is one Newton step for r/|q|, which takes off what rounding adds. Where |q|²
+ * differs from r² by more than a hundredth somebody has written to the weight: see ``put_back``.
+ */
+TARGET INLINE int NAME(rotate)(REAL *position, REAL *slack, REAL speed, NAME(Turn) k,
+                               NAME(Circle) c) {
+    const REAL x = *position, y = *slack;
+    REAL e = FMA(FMA(y, y, x * x), c.square * (REAL)-0.5, (REAL)0.5);
+    const int near = ABS(e) <= (REAL)0.005;
+    e = near ? e : 0;
+    REAL up, down;
+    NAME(half_tangent)(speed, k, &up, &down);
+    const REAL versed = FMA(e, (REAL)2, (REAL)2) * up / FMA(down, down, up * up);
+    const REAL along = FMA(-versed, up, e), across = versed * down;
+    REAL new_x = FMA(across, y, FMA(along, x, x)), new_y = FMA(-across, x, FMA(along, y, y));
+    NAME(keep_in)(&new_x, &new_y, c);
+    *position = new_x;
+    *slack = new_y;
+    return !near;
+}
+
+/* The weight is kept and its slack made anew, where a drift has left them far off the circle. */
+TARGET static __attribute__((noinline, cold)) void NAME(put_back)(const NAME(Block) *b) {
+    for (int64_t i = 0; i < b->count; i++) {
+        const REAL x = b->position[i], y = b->slack[i];
+        const NAME(Circle) c = b->radius ? NAME(circle_at)(b, i, 1) : b->circle;
+        if (ABS(FMA(FMA(y, y, x * x), c.square, (REAL)-1)) <= (REAL)0.01) continue;
+        const REAL size = SQRT((c.radius - x) * (c.radius + x));
+        b->slack[i] = COPYSIGN(size > c.floor ? size : c.floor, y);
+    }
+}
+
+/* --- loops --------------------------------------------------------------------------------- */
+
+TARGET INLINE void NAME(impulse_loop)(const NAME(Block) *b, const float *noise, NAME(Push) k,
+                                      int circle, int kick, int radii) {
+    LOOP(i, b->count) b->momentum[i] = NAME(push)(b, i, noise, k, circle, kick, radii);
+}
+
+TARGET INLINE void NAME(rotate_loop)(const NAME(Block) *b, NAME(Turn) k, int radii) {
+    int far = 0;
+    COUNTING_LOOP(i, b->count, far)
+    far |= NAME(rotate)(b->position + i, b->slack + i, b->momentum[i], k,
+                        NAME(circle_at)(b, i, radii));
+    if (far) NAME(put_back)(b);
+}
+
+/* An impulse by the gradient and a drift. */
+TARGET INLINE void NAME(circle_loop)(const NAME(Block) *b, const float *noise, NAME(Push) push,
+                                     NAME(Turn) turn) {
+    int far = 0;
+    COUNTING_LOOP(i, b->count, far) {
+        const REAL speed = NAME(push)(b, i, noise, push, 1, 1, 0);
+        b->momentum[i] = speed;
+        far |= NAME(rotate)(b->position + i, b->slack + i, speed, turn, b->circle);
+    }
+    if (far) NAME(put_back)(b);
+}
+
+TARGET INLINE void NAME(free_loop)(const NAME(Block) *b, const float *noise, NAME(Push) push,
+                                   REAL time) {
+    LOOP(i, b->count) {
+        const REAL speed = NAME(push)(b, i, noise, push, 0, 1, 0);
+        b->momentum[i] = speed;
+        b->position[i] = FMA(speed, time, b->position[i]);
+    }
+}
+
+TARGET INLINE void NAME(overdamped_loop)(const NAME(Block) *b, const float *noise,
+                                         const float *other, REAL step, REAL scale, int circle,
+                                         int radii) {
+    LOOP(i, b->count) {
+        REAL x = FMA(b->gradient[i], -step, b->position[i]);
+        if (noise) x = FMA((REAL)noise[i], scale, x);
+        if (circle) {
+            REAL y = b->slack[i];
+            if (noise) y = FMA((REAL)other[i], scale, y);
+            const NAME(Circle) c = NAME(circle_at)(b, i, radii);
+            const REAL norm = c.radius / SQRT(FMA(y, y, x * x));
+            x *= norm;
+            y *= norm;
+            NAME(keep_in)(&x, &y, c);
+            b->slack[i] = y;
+        }
+        b->position[i] = x;
+    }
+}
+
+/* --- actions: each choice is made once for a block ------------------------------------------- */
+
+TARGET static void NAME(impulse)(NAME(Block) b, const float *noise, NAME(Push) k, int circle) {
+    const int kick = k.weight != 0, radii = b.radius != 0;
+#define CASE(n, c, g, r) NAME(impulse_loop)(&b, n, k, c, g, r)
+#define EACH(c, r)                                                                            \
+    do {                                                                                      \
+        if (noise) {                                                                          \
+            if (kick) CASE(noise, c, 1, r);                                                   \
+            else CASE(noise, c, 0, r);                                                        \
+        } else if (kick) CASE(0, c, 1, r);                                                    \
+        else CASE(0, c, 0, r);                                                                \
+    } while (0)
+    if (!circle) EACH(0, 0);
+    else if (radii) EACH(1, 1);
+    else EACH(1, 0);
+#undef EACH
+#undef CASE
+}
+
+TARGET static void NAME(drift)(NAME(Block) b, NAME(Turn) k, int circle) {
+    if (!circle) {
+        LOOP(i, b.count) b.position[i] = FMA(b.momentum[i], k.time, b.position[i]);
+    } else if (b.radius) NAME(rotate_loop)(&b, k, 1);
+    else NAME(rotate_loop)(&b, k, 0);
+}
+
+/* An impulse that is followed by a drift: the same bits, where it matters in one loop. */
+TARGET static void NAME(pair)(NAME(Block) b, const float *noise, NAME(Push) push,
+                              NAME(Turn) turn, int circle) {
+    if (push.weight == 0 || b.radius) {
+        NAME(impulse)(b, noise, push, circle);
+        NAME(drift)(b, turn, circle);
+    } else if (circle) {
+        if (noise) NAME(circle_loop)(&b, noise, push, turn);
+        else NAME(circle_loop)(&b, 0, push, turn);
+    } else if (noise) NAME(free_loop)(&b, noise, push, turn.time);
+    else NAME(free_loop)(&b, 0, push, turn.time);
+}
+
+TARGET static void NAME(overdamped)(NAME(Block) b, const float *noise, const float *other,
+                                    REAL step, REAL scale, int circle) {
+#define CASE(n, o, c, r) NAME(overdamped_loop)(&b, n, o, step, scale, c, r)
+    if (!circle) {
+        if (noise) CASE(noise, 0, 0, 0);
+        else CASE(0, 0, 0, 0);
+    } else if (b.radius) {
+        if (noise) CASE(noise, other, 1, 1);
+        else CASE(0, 0, 1, 1);
+    } else if (noise) CASE(noise, other, 1, 0);
+    else CASE(0, 0, 1, 0);
+#undef CASE
+}
+
+/* G' = G + weight decay · θ, with θ as it is before the first action. */
+TARGET static void NAME(decay)(NAME(Block) *b, REAL *restrict room, REAL rate) {
+    LOOP(i, b->count) room[i] = FMA(b->position[i], rate, b->gradient[i]);
+    b->gradient = room;
+}
+
+static NAME(Block) NAME(block)(const Segment *s, int64_t start, int64_t count, double radius) {
+#define AT(field) ((REAL *)(intptr_t)s->field + (s->field ? start : 0))
+    return (NAME(Block)){AT(position), AT(momentum), AT(slack), AT(gradient), AT(radius), count,
+                         NAME(circle)(radius)};
+#undef AT
+}
+
+TARGET static void NAME(step)(const Task *task, int64_t item, int64_t start, int64_t count) {
+    const Segment *s = task->segments + item;
+    const double *row = task->numbers + s->row * task->width;
+    const int circle = task->geometry == CIRCLE;
+    NAME(Block) b = NAME(block)(s, start, count, row[1]);
+    REAL room[BYTES / sizeof(REAL)];
+    float rooms[2][BYTES / sizeof(REAL) + 2 * CHUNK];
+    int64_t draws = s->draw;
+#define DRAW(i)                                                                               \
+    NOISE(draw)(rooms[i], s->first + start, count, s->seed, s->ordinal, s->step, draws++)
+    if (row[0] != 0) NAME(decay)(&b, room, (REAL)row[0]);
+    for (int64_t a = 0; a < task->n_actions; a++) {
+        const double *x = row + 2 + 3 * a;
+        if (task->kinds[a] == IMPULSE) {
+            const float *noise = x[2] != 0 ? DRAW(0) : 0;
+            const NAME(Push) push = {(REAL)x[0], (REAL)x[1], (REAL)x[2]};
+            if (a + 1 < task->n_actions && task->kinds[a + 1] == DRIFT) {
+                NAME(pair)(b, noise, push, NAME(turn)(x[3]), circle);
+                a++;
+            } else {
+                NAME(impulse)(b, noise, push, circle);
+            }
+        } else if (task->kinds[a] == DRIFT) {
+            NAME(drift)(b, NAME(turn)(x[0]), circle);
+        } else {
+            const float *noise = x[1] != 0 ? DRAW(0) : 0;
+            const float *other = noise && circle ? DRAW(1) : 0;
+            NAME(overdamped)(b, noise, other, (REAL)x[0], (REAL)x[1], circle);
+        }
+    }
+#undef DRAW
+}
+
+#undef NAME
+#undef NOISE
+#undef REAL
+#undef SUFFIX
+#undef FMA
+#undef SQRT
+#undef ABS
+#undef COPYSIGN
+#undef EPSILON
+#undef BELOW

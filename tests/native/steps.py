@@ -1,0 +1,131 @@
+"""Steps of the kernel next to the same steps of ``advance``."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from colangevin import Circle, State, Unconstrained
+from colangevin.constraints.base import Constraint, Draw, Scalar, like
+from colangevin.integrators.dynamics import Action, DriftBy, ImpulseBy, advance
+from colangevin.native import Table, fill
+from colangevin.native.elementwise import DRIFT, IMPULSE, OVERDAMPED
+
+SEED = 11
+
+
+class Bounded(Circle):
+    """The circle with the bound that the kernel keeps: |θ| ≤ r, |ξ| ≥ √ε r."""
+
+    def drift(self, state: State, step: Scalar) -> State:
+        return self._keep(super().drift(state, step))
+
+    def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
+        return self._keep(super().project(state, position, slack))
+
+    def _keep(self, state: State) -> State:
+        x, y = state.position, state.slack
+        assert y is not None
+        radius = like(self.radius, x)
+        bound = torch.as_tensor(radius, dtype=x.dtype)
+        above = bound.double() > torch.as_tensor(self.radius, dtype=torch.float64)
+        bound = torch.where(above, torch.nextafter(bound, torch.zeros_like(bound)), bound)
+        floor = torch.as_tensor(math.sqrt(torch.finfo(x.dtype).eps) * radius, dtype=x.dtype)
+        short = torch.where(y.abs() < floor, torch.copysign(floor.expand_as(y), y), y)
+        return state._replace(position=torch.clamp(x, -bound, bound), slack=short)
+
+
+def flatten(actions: Sequence[Action]) -> tuple[list[int], list[float]]:
+    """Actions as the kernel wants them."""
+    kinds, numbers = [], []
+    for action in actions:
+        values = [0.0 if value is None else float(value) for value in action]
+        kind = {DriftBy: DRIFT, ImpulseBy: IMPULSE}.get(type(action), OVERDAMPED)
+        kinds.append(kind)
+        numbers += values + [0.0] * (3 - len(values))
+    return kinds, numbers
+
+
+@dataclass
+class Piece:
+    """A parameter with its state, gradient and geometry."""
+
+    state: State
+    gradient: Tensor
+    constraint: Constraint
+    ordinal: int
+    weight_decay: float
+
+    def copy(self) -> "Piece":
+        state = State(*[None if t is None else t.clone() for t in self.state])
+        return Piece(state, self.gradient, self.constraint, self.ordinal, self.weight_decay)
+
+    @property
+    def radius(self) -> float | Tensor:
+        return self.constraint.radius if isinstance(self.constraint, Circle) else 1.0
+
+
+def piece(
+    geometry: str, size: int, dtype: torch.dtype, ordinal: int = 0, weight_decay: float = 0.0
+) -> Piece:
+    """Random weights (one of them at its bound), momenta and gradients."""
+    generator = torch.Generator().manual_seed(100 + ordinal + size)
+
+    def randn() -> Tensor:
+        return torch.randn(size, dtype=torch.float64, generator=generator)
+
+    constraint: Constraint = Unconstrained()
+    slack, position = None, randn()
+    if geometry != "free":
+        radius: float | Tensor = 0.3 + 0.2 * ordinal
+        if geometry == "radii":
+            radius = (0.05 + randn().abs()).to(dtype)
+        constraint = Bounded(radius)
+        angle = 3 * randn()
+        angle[:1] = math.pi / 2
+        position, slack = (radius * angle.sin()).to(dtype), (radius * angle.cos()).to(dtype)
+    state = State(position.to(dtype), (0.5 * randn()).to(dtype), slack)
+    return Piece(state, randn().to(dtype), constraint, ordinal, weight_decay)
+
+
+def noise(ordinal: int, step: int, draw: int = 0) -> Draw:
+    """The kernel's own normals (tested against their definition), one draw after the other."""
+    count = draw
+
+    def make(like: Tensor) -> Tensor:
+        nonlocal count
+        out = torch.empty_like(like)
+        assert fill([out], SEED, [ordinal], [step], count)
+        count += 1
+        return out
+
+    return make
+
+
+def expected(item: Piece, actions: Sequence[Action], step: int, draw: int = 0) -> State:
+    gradient = item.gradient + item.weight_decay * item.state.position
+    return advance(item.constraint, item.state, gradient, actions, noise(item.ordinal, step, draw))
+
+
+def lay_out(pieces: Sequence[Piece]) -> Table:
+    """Each piece has a row of numbers of its own."""
+    free = isinstance(pieces[0].constraint, Unconstrained)
+    table = Table("free" if free else "circle", pieces[0].gradient.dtype)
+    for row, item in enumerate(pieces):
+        x, v, y, _ = item.state
+        radius = item.radius if isinstance(item.radius, Tensor) else None
+        table.add(x, v, y, ordinal=item.ordinal, seed=SEED, radius=radius, row=row)
+    return table
+
+
+def run(pieces: Sequence[Piece], actions: Sequence[Action], step: int, draw: int = 0) -> None:
+    """All pieces at once, in place."""
+    kinds, values = flatten(actions)
+    numbers: list[float] = []
+    for item in pieces:
+        radius = 0.0 if isinstance(item.radius, Tensor) else item.radius
+        numbers += [item.weight_decay, radius, *values]
+    gradients = [item.gradient for item in pieces]
+    lay_out(pieces).run(gradients, kinds, numbers, steps=[step] * len(pieces), draw=draw)

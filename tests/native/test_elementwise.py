@@ -1,0 +1,239 @@
+"""The kernel's steps against ``advance``, and what they must not depend on."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from colangevin.integrators.dynamics import Action, DriftBy, ImpulseBy, OverdampedBy
+from native.steps import Piece, expected, piece, run
+from registry import RUNS, Run, ids
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+GEOMETRIES = ["free", "circle", "radii"]
+SIZES = [0, 1, 31, 32, 33, 1023]
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-13}
+SHORT = 4.0
+"""Among many proposals of an overdamped step some are short, and their projection enlarges
+rounding."""
+DTYPES = [torch.float32, torch.float64]
+
+
+def check(
+    item: Piece,
+    actions: tuple[Action, ...],
+    before: Piece,
+    step: int,
+    draw: int = 0,
+    slack: float = 1.0,
+) -> None:
+    wanted = expected(before, actions, step, draw)
+    for found, value in zip(item.state, wanted, strict=True):
+        if found is not None and value is not None and value.numel():
+            scale = max(1.0, float(value.abs().max()))
+            assert (found - value).abs().max() <= slack * TOLERANCE[found.dtype] * scale
+
+
+def actions_of(word: Run, temperature: float, first: bool = False) -> tuple[Action, ...]:
+    return word.dynamics(0.1, 2.0, temperature).actions(first)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+@pytest.mark.parametrize("word", RUNS, ids=ids)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_a_step_is_that_of_advance(
+    geometry: str, word: Run, weight_decay: float, temperature: float, dtype: torch.dtype
+) -> None:
+    """Segments of all sizes at once, twice, the second time with another count of steps."""
+    pieces = [
+        piece(geometry, size, dtype, ordinal, weight_decay) for ordinal, size in enumerate(SIZES)
+    ]
+    for step in (0, 5):
+        actions = actions_of(word, temperature, first=step == 0)
+        before = [item.copy() for item in pieces]
+        run(pieces, actions, step, draw=step)
+        for item, old in zip(pieces, before, strict=True):
+            check(item, actions, old, step, draw=step)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("word", RUNS, ids=ids)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_a_large_step_is_that_of_advance(geometry: str, word: Run, dtype: torch.dtype) -> None:
+    item = piece(geometry, 100_003, dtype, 1, 0.1)
+    before = item.copy()
+    actions = actions_of(word, 0.5)
+    run([item], actions, 3)
+    check(item, actions, before, 3, slack=SHORT)
+
+
+def states(item: Piece) -> list[Tensor]:
+    return [tensor for tensor in item.state if tensor is not None]
+
+
+def same(one: Piece, two: Piece) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(states(one), states(two), strict=True))
+
+
+ALL: tuple[Action, ...] = (
+    ImpulseBy(0.9, 1.0, 0.1),
+    DriftBy(-0.1),
+    ImpulseBy(0.9, None, 0.2),
+    DriftBy(-0.2),
+    ImpulseBy(0.5, 0.5, None),
+    OverdampedBy(0.1, 0.1),
+    DriftBy(-0.1),
+    OverdampedBy(0.1, None),
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_threads_change_no_bit(geometry: str, dtype: torch.dtype) -> None:
+    """One huge segment between tiny ones, and hundreds of tiny ones."""
+    for sizes in ([5, 200_001, 700], [317] * 300):
+        one = [piece(geometry, size, dtype, i, 0.1) for i, size in enumerate(sizes)]
+        two = [item.copy() for item in one]
+        run(one, ALL, 2)
+        torch.set_num_threads(2)
+        try:
+            run(two, ALL, 2)
+        finally:
+            torch.set_num_threads(1)
+        assert all(same(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.mark.parametrize("cut", [1, 17, 512, 1000, 4999])
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_a_parameter_in_two_pieces_moves_as_a_whole(
+    geometry: str, dtype: torch.dtype, cut: int
+) -> None:
+    from colangevin.native import Table
+    from native.steps import SEED, flatten
+
+    whole = piece(geometry, 5000, dtype, 4)
+    parts = whole.copy()
+    run([whole], ALL, 7)
+    table = Table("free" if geometry == "free" else "circle", dtype)
+    slices = (slice(0, cut), slice(cut, 5000))
+    for part in slices:
+        x, v, y = (None if t is None else t[part] for t in parts.state[:3])
+        assert x is not None
+        radius = whole.radius[part] if isinstance(whole.radius, Tensor) else None
+        table.add(x, v, y, ordinal=4, seed=0, radius=radius, first=part.start)
+    kinds, numbers = flatten(ALL)
+    radius = 0.0 if geometry == "radii" else whole.radius
+    gradients = [whole.gradient[part] for part in slices]
+    table.run(gradients, kinds, [0.0, radius, *numbers], steps=[7, 7], seeds=[SEED, SEED])
+    assert same(whole, parts)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("radius", [0.1, 0.3, 0.7, 1.0, 1e-4, 1e4])
+def test_no_weight_exceeds_its_radius(radius: float, dtype: torch.dtype) -> None:
+    """In float32 0.1 and 0.3 are rounded up."""
+    from colangevin import Circle
+
+    item = piece("circle", 1000, dtype, 0)
+    item.constraint = Circle(radius)
+    angle = torch.linspace(-4, 4, 1000, dtype=torch.float64)
+    item.state.position.copy_(radius * angle.sin())
+    assert item.state.slack is not None
+    item.state.slack.copy_(radius * angle.cos())
+    for step in range(50):
+        run([item], (ImpulseBy(0.9, 1.0, 0.5), DriftBy(-0.1), OverdampedBy(0.1, 0.1)), step)
+        assert item.state.position.double().abs().max() <= radius
+        assert item.state.slack.abs().min() > 0
+        off = (item.state.position.square() + item.state.slack.square()) / radius**2 - 1
+        assert off.abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+def test_a_weight_pressed_against_its_bound_can_leave(dtype: torch.dtype) -> None:
+    item = piece("circle", 64, dtype, 0)
+    item.gradient = torch.full((64,), -5.0, dtype=dtype)
+    overdamped = (OverdampedBy(0.1, None),)
+    for step in range(100):
+        run([item], overdamped, step)
+    assert (item.state.position > 0.999 * item.radius).all()
+    item.gradient = -item.gradient
+    for step in range(100):
+        run([item], overdamped, step)
+    assert (item.state.position < 0).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("geometry", ["circle", "radii"])
+def test_a_huge_gradient_is_survived(geometry: str, dtype: torch.dtype) -> None:
+    item = piece(geometry, 100, dtype, 0)
+    calm, wild = item.gradient, item.gradient.clone()
+    wild[::3] = 1e21
+    wild[1::3] = -1e30
+    other = item.copy()
+    for step in range(5):
+        item.gradient = wild if step == 0 else calm
+        run([item], (ImpulseBy(0.9, 1.0, None), DriftBy(-0.1)), step)
+        run([other], (ImpulseBy(0.9, 1.0, None), DriftBy(-0.1)), step)
+        assert all(tensor.isfinite().all() for tensor in states(item))
+    off = (item.state.position.square() + item.state.slack.square()) / item.radius**2 - 1
+    assert off.abs().max() < 1e-6
+    for tensor, undisturbed in zip(states(item), states(other), strict=True):
+        assert torch.equal(tensor[2::3], undisturbed[2::3])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("geometry", ["circle", "radii"])
+@pytest.mark.parametrize("together", [True, False])
+def test_what_was_written_is_kept_and_back_on_its_circle_at_once(
+    geometry: str, dtype: torch.dtype, together: bool
+) -> None:
+    item = piece(geometry, 600, dtype, 0)
+    ratio = torch.linspace(-0.9, 0.9, 600, dtype=dtype)
+    ratio[::100] = torch.tensor([0.0, 2.0, -3.0, 1e20, 1.0, -1.0], dtype=dtype)
+    item.state.position.copy_(ratio * item.radius)
+    item.state.slack[::5] = 0.0
+    item.state.momentum.fill_(1e-3)
+    item.gradient = torch.zeros_like(item.gradient)
+    signs = item.state.slack.sign()
+    moves = (ImpulseBy(1.0, 1.0, None), DriftBy(-1e-3)) if together else (DriftBy(-1e-3),)
+    run([item], moves, 0)
+    off = (item.state.position.square() + item.state.slack.square()) / item.radius**2 - 1
+    assert off.abs().max() < 1e-3
+    moved = item.state.position - (ratio * item.radius).clamp(-item.radius, item.radius)
+    inside = ratio.abs() < 0.95
+    assert (moved.abs() / item.radius)[inside].max() < 0.01
+    assert torch.equal(item.state.slack.sign()[inside & (signs != 0)], signs[inside & (signs != 0)])
+    run([item], moves, 0)
+    off = (item.state.position.square() + item.state.slack.square()) / item.radius**2 - 1
+    assert off.abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_nan_stays_and_stays_alone(geometry: str, dtype: torch.dtype) -> None:
+    item = piece(geometry, 70, dtype, 0)
+    clean = item.copy()
+    item.state.position[33] = math.nan
+    run([item], ALL, 0)
+    run([clean], ALL, 0)
+    others = torch.arange(70) != 33
+    assert item.state.position[33].isnan()
+    for tensor, value in zip(states(item), states(clean), strict=True):
+        assert torch.equal(tensor[others], value[others])
+
+
+def test_rotations_are_right_for_all_angles() -> None:
+    """Of float64, whose sine and cosine are the kernel's own."""
+    item = piece("circle", 20_000, torch.float64, 0)
+    item.state.momentum.copy_(torch.linspace(-60.0, 60.0, 20_000, dtype=torch.float64))
+    item.state.momentum[:8] = torch.tensor([1e3, -1e4, 1e5, 9e5, -9e5, 0.0, 1e-300, 5e-9])
+    before = item.copy()
+    run([item], (DriftBy(1.0),), 0)
+    x, y, angle = before.state.position, before.state.slack, before.state.momentum
+    assert (item.state.position - (x * angle.cos() + y * angle.sin())).abs().max() < 1e-15
+    assert (item.state.slack - (y * angle.cos() - x * angle.sin())).abs().max() < 1e-8  # floor

@@ -62,7 +62,6 @@ __all__ = [
     "ConstraintError",
     "ConvergenceError",
     "DivergenceWarning",
-    
     "General",
     "Langevin",
     "LangevinInLayers",

@@ -108,8 +108,6 @@ def affine(x: Tensor, offset: Scalar, slope: Scalar) -> Tensor:
     return torch.rsub(x, offset, alpha=-slope)
 
 
-
-
 def overwrite(old: State, new: State) -> State:
     """Write a new state into the tensors of an old one, where it has any."""
     kept = []

@@ -35,7 +35,7 @@ weight would never leave.
 """
 SLIGHT = 0.004
 """Up to this relative excess weights are clipped: a bfloat16 was rounded, not meant to be outside."""
-FASTEST = 1e4
+FASTEST = 1e6
 """The largest angle of a rotation in radians, far beyond any that makes sense."""
 INITIAL = "initial"
 RADIUS = "radius"

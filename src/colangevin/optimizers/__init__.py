@@ -5,7 +5,6 @@ from colangevin.optimizers.dhsgd import DHSGD as DHSGD
 from colangevin.optimizers.groups import constrain_ as constrain_
 from colangevin.optimizers.groups import parameter_groups as parameter_groups
 from colangevin.optimizers.handover import hand_over as hand_over
-from colangevin.optimizers.violation import Violation as Violation
 from colangevin.optimizers.multirate import Multirate as Multirate
 from colangevin.optimizers.partitions import partition as partition
 from colangevin.optimizers.presets import LOL as LOL
@@ -24,6 +23,7 @@ from colangevin.optimizers.schedules import annealing as annealing
 from colangevin.optimizers.schedules import cyclical as cyclical
 from colangevin.optimizers.sgld import SGLD as SGLD
 from colangevin.optimizers.subset_multirate import SubsetMultirate as SubsetMultirate
+from colangevin.optimizers.violation import Violation as Violation
 
 __all__ = [
     "DHSGD",

@@ -289,9 +289,7 @@ class Batch:
         if state.slack_momentum is not None:
             self._point(owners, SLACK_MOMENTUM, self._slack_parts(state.slack_momentum))
 
-    def _point(
-        self, entries: Sequence[dict[str, Any]], key: str, parts: Iterable[Tensor]
-    ) -> None:
+    def _point(self, entries: Sequence[dict[str, Any]], key: str, parts: Iterable[Tensor]) -> None:
         for parameter, entry, part in zip(self.parameters, entries, parts, strict=False):
             if entry[key].data_ptr() != part.data_ptr():
                 entry[key] = part
@@ -375,4 +373,3 @@ class Batch:
             for entry, part in zip(group, parts, strict=True):
                 if entry[key].data_ptr() != part.data_ptr():
                     entry[key].copy_(part)
-

@@ -13,9 +13,9 @@ from colangevin.integrators.dynamics import FAINT, Action
 from colangevin.integrators.recipe import Recipe
 from colangevin.optimizers import placing, thermostats
 from colangevin.optimizers.batches import Batch, StateOf
-from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import DRAWS, Source
+from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.step import AdaptiveWork, LangevinWork, Work
 
 
@@ -110,9 +110,7 @@ class GroupCall:
         device = works[0].batch.parameters[0].device
         friction = thermostats.friction_variable(self._group, device)
         fresh = [one.fresh for one in moving]
-        return [
-            AdaptiveWork(self._settings, works, fresh, friction, self._call.share, self._group)
-        ]
+        return [AdaptiveWork(self._settings, works, fresh, friction, self._call.share, self._group)]
 
     # --- batches ------------------------------------------------------------------------------
 

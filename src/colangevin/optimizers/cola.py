@@ -12,14 +12,14 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin.constraints import Constraint
 from colangevin.errors import ProjectionWarning
-from colangevin.native import library
 from colangevin.optimizers import placing, saving, thermostats
 from colangevin.optimizers.batches import STEP
 from colangevin.optimizers.calls import Call, GroupCall
-from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
-from colangevin.optimizers.options import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
+from colangevin.optimizers.kernel import wants_kernels
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import REGISTER, choose_seed
+from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
+from colangevin.optimizers.options import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
 from colangevin.optimizers.step import Work, carry_out
 from colangevin.optimizers.violation import Violation, violation_of
 
@@ -112,7 +112,7 @@ class CoLA(Optimizer):
         }
         defaults = resolve_defaults(self._given)
         self._strict = strict
-        self._native = library.wanted(fused)
+        self._native = wants_kernels(fused)
         self._prepare()
         self._found: list[placing.Placement] | None = []
         super().__init__(params, defaults)

@@ -155,9 +155,7 @@ def _project_momenta(
         state = own.read(target.state, momentum=True)
         vector = own.gather([moving[p] / -_speed(group) for p in own.parameters])
         tangent = own.constraint.tangent(state, vector)
-        own.write(
-            target.state, state._replace(momentum=tangent.main, slack_momentum=tangent.slack)
-        )
+        own.write(target.state, state._replace(momentum=tangent.main, slack_momentum=tangent.slack))
 
 
 def _same_geometry(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

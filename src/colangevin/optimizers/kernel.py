@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version
 
 from colangevin.constraints import Circle, Constraint, Unconstrained
 from colangevin.integrators.recipe import Recipe
-from colangevin.native.elementwise import Table, available, suits
+from colangevin.native import Table, load, reason, suits
 from colangevin.optimizers.batches import MOMENTUM, SLACK, Batch, StateOf
 from colangevin.optimizers.noise import Source
+
+LOGGER = logging.getLogger("colangevin")
+
+
+@functools.cache
+def _say_once(reason: str | None) -> None:
+    LOGGER.warning(
+        "there are no C kernels, so steps on a CPU are slower: %s (fused=False silences this)",
+        reason,
+    )
+
+
+def wants_kernels(fused: object) -> bool:
+    """Whether to use the kernels, from the argument ``fused``.
+
+    Raises:
+        TypeError: if it is not True, False or None.
+        RuntimeError: if it is True and there are no kernels.
+
+    Example:
+        >>> wants_kernels(False)
+        False
+    """
+    if fused is not None and not isinstance(fused, bool):
+        raise TypeError(f"fused must be True, False or None, got {fused!r}")
+    if fused is False:
+        return False
+    if load() is None:
+        if fused:
+            raise RuntimeError(f"fused=True, but there are no C kernels: {reason()}")
+        _say_once(reason())
+        return False
+    return True
 
 
 class Kernel:
@@ -41,7 +75,7 @@ class Kernel:
     @classmethod
     def of(cls, batch: Batch) -> Kernel | None:
         """The kernel of a batch, if there is one for its geometry and its memory."""
-        if not cls.knows(batch.constraint) or not available():
+        if not cls.knows(batch.constraint) or load() is None:
             return None
         return cls(batch) if all(map(suits, batch.parameters)) else None
 
@@ -61,14 +95,15 @@ class Kernel:
             self._recipe, self._kinds = recipe, recipe.kinds
             self._numbers = self._rows(recipe)
         copies = len(source.seeds)
-        steps = [n for n in source.steps for _ in range(copies)]
-        seeds = list(source.seeds) * len(batch.parameters)
-        slopes = self._slopes(gradients)
+        steps = source.steps if copies == 1 else [n for n in source.steps for _ in source.seeds]
         self._table.run(
-            slopes, self._kinds, self._numbers, steps=steps, draw=source.draw, seeds=seeds
+            self._slopes(gradients),
+            self._kinds,
+            self._numbers,
+            steps=steps,
+            draw=source.draw,
+            seeds=list(source.seeds) * len(batch.parameters),
         )
-        for parameter in batch.parameters:
-            increment_version(parameter)  # autograd must know that it was written to
 
     def _slopes(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         dtype = self._batch.parameters[0].dtype
@@ -104,9 +139,7 @@ class Kernel:
             self._add(table, index, parameter.detach(), momentum, entry.get(SLACK))
         return table
 
-    def _add(
-        self, table: Table, index: int, position: Tensor, momentum: Any, slack: Any
-    ) -> None:
+    def _add(self, table: Table, index: int, position: Tensor, momentum: Any, slack: Any) -> None:
         ordinal, radius = self._batch.ordinals[index], self._radii(position)
         if self._batch.members is None:
             table.add(position, momentum, slack, ordinal=ordinal, radius=radius)
@@ -131,7 +164,9 @@ class Kernel:
         radius = getattr(self._batch.constraint, "radius", 0.0)
         number = radius if isinstance(radius, float) else 0.0
         members = self._batch.members or 1
-        rows = [recipe.numbers(number, member) for member in range(members if recipe.differs else 1)]
+        rows = [
+            recipe.numbers(number, member) for member in range(members if recipe.differs else 1)
+        ]
         if len(rows) < members:
             rows *= members
         return array("d", [value for row in rows for value in row])

@@ -13,8 +13,8 @@ from colangevin.constraints import Constraint, Unconstrained
 from colangevin.errors import ConstraintError
 from colangevin.integrators.dynamics import Dynamics
 from colangevin.integrators.recipe import Recipe
+from colangevin.native import suits
 from colangevin.optimizers import placing
-from colangevin.native.elementwise import suits
 from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.kernel import Kernel
 from colangevin.optimizers.private import stamp
@@ -172,7 +172,6 @@ class Layout:
             elif here:
                 found.append((here, batch.part([indices.index(i) for i in here])))
         return found
-
 
     def recipe(
         self, settings: Dynamics, weight_decay: float, first: bool, share: tuple[int, int]

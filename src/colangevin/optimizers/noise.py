@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from colangevin.native import normals as native
+from colangevin.native import fill
 from colangevin.optimizers.batches import Batch
 from colangevin.random import key_of, normals
 
@@ -84,7 +84,11 @@ class BatchNoise:
         ordinal, step = self._batch.ordinals[index], self._source.steps[index]
         seeds = self._source.seeds
         out = torch.empty(len(seeds), size, dtype=like.dtype, device=like.device)
-        if not native.fill(out, seeds, ordinal, step, draw, first):
+        count = len(seeds)
+        rows = out.unbind() if like.device.type == "cpu" else ()
+        if not rows or not fill(
+            rows, seeds, [ordinal] * count, [step] * count, draw, [first] * count
+        ):
             keys = [key_of(seed, ordinal, step, draw) for seed in seeds]
             out.copy_(normals(keys, size, first, like.device))
         return out.view(-1)

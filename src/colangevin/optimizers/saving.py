@@ -19,8 +19,8 @@ from colangevin.optimizers.batches import (
     STEP,
     work_dtype,
 )
-from colangevin.optimizers.option_checks import check_group
 from colangevin.optimizers.layout import Layout
+from colangevin.optimizers.option_checks import check_group
 from colangevin.optimizers.placing import names_of
 
 if TYPE_CHECKING:

@@ -120,7 +120,9 @@ class LangevinWork(Work):
 
     def _advance(self, in_place: bool) -> State:
         state, gradient = self.read()
-        recipe = self.recipe if self.batch.members is None else self.recipe.spread(self.batch.spread)
+        recipe = (
+            self.recipe if self.batch.members is None else self.recipe.spread(self.batch.spread)
+        )
         force = direction(gradient, state.position, recipe.weight_decay)
         noise = BatchNoise(self.batch, self.source)
         try:
@@ -133,7 +135,9 @@ class LangevinWork(Work):
     def _run_in_blocks(self) -> None:
         """Elementwise geometries in place: no temporary is larger than a block."""
         state, gradient = self.read()
-        recipe = self.recipe if self.batch.members is None else self.recipe.spread(self.batch.spread)
+        recipe = (
+            self.recipe if self.batch.members is None else self.recipe.spread(self.batch.spread)
+        )
         noise = BatchNoise(self.batch, self.source)
         for first, part, slope in _blocks(self.batch, state, gradient):
             force = direction(slope, part.position, recipe.weight_decay)
@@ -259,4 +263,3 @@ def _part(work: LangevinWork) -> Part:
 def degrees_of_freedom(batches: Sequence[Batch]) -> int:
     """N: the numbers of one member that are free to move, less the constraints."""
     return sum(batch.constraint.degrees_of_freedom(list(batch.shapes)) for batch in batches)
-

@@ -17,6 +17,7 @@ from colangevin.constraints import Unconstrained as Unconstrained
 from colangevin.diagnostics import configurational_temperature as configurational_temperature
 from colangevin.diagnostics import friction_variable as friction_variable
 from colangevin.diagnostics import kinetic_temperature as kinetic_temperature
+from colangevin.ensemble import Ensemble as Ensemble
 from colangevin.errors import ColangevinError as ColangevinError
 from colangevin.errors import ConstraintError as ConstraintError
 from colangevin.errors import ConvergenceError as ConvergenceError
@@ -62,6 +63,7 @@ __all__ = [
     "ConstraintError",
     "ConvergenceError",
     "DivergenceWarning",
+    "Ensemble",
     "General",
     "Langevin",
     "LangevinInLayers",

@@ -34,7 +34,7 @@ On the boundary itself the slack is 0, the kick Gξ/r² vanishes, and at tempera
 weight would never leave.
 """
 SLIGHT = 0.004
-"""Up to this relative excess weights are clipped: a bfloat16 was rounded, not meant to be outside."""
+"""Up to this relative excess weights are clipped: they were rounded, as in bfloat16."""
 FASTEST = 1e6
 """The largest angle of a rotation in radians, far beyond any that makes sense."""
 INITIAL = "initial"

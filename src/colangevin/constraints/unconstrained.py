@@ -28,7 +28,7 @@ class Unconstrained(Constraint):
         return ()
 
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
-        return flat(tensor)
+        return tensor.flatten(batch_dims) if batch_dims else flat(tensor)
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         return batch.reshape(shape)
@@ -43,7 +43,8 @@ class Unconstrained(Constraint):
         return position
 
     def residual(self, state: State) -> Tensor:
-        return state.position.new_zeros(())
+        """0, and NaN where a weight is not finite."""
+        return state.position - state.position
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         return Vector(vector)
@@ -59,4 +60,6 @@ class Unconstrained(Constraint):
         return sum(shape.numel() for shape in shapes)
 
     def cotangency(self, state: State) -> Tensor:
-        return state.position.new_zeros(())
+        """0, and NaN where a momentum is not finite."""
+        assert state.momentum is not None
+        return state.momentum - state.momentum

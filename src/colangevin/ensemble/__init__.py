@@ -1,7 +1,6 @@
 """Many seeds as one batched computation."""
 
-from colangevin.ensemble.ensemble import Ensemble
-from colangevin.ensemble.fitting import History, fit
-from colangevin.ensemble.removing import Removal
+from colangevin.ensemble.ensemble import Ensemble, Removal
+from colangevin.ensemble.training import History, fit
 
 __all__ = ["Ensemble", "History", "Removal", "fit"]

@@ -4,39 +4,55 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
 
-from colangevin.ensemble import members, removing, saving
-from colangevin.ensemble.batches import batches_of, pieces
-from colangevin.ensemble.building import sort_parameters
-from colangevin.ensemble.fitting import History, fit
-from colangevin.ensemble.looking import evaluate, violation
-from colangevin.ensemble.numbers import OPTIONS, Moves, moves_of, spread
-from colangevin.ensemble.removing import Removal
-from colangevin.ensemble.step import Loss, Penalty, Store
-from colangevin.ensemble.stepper import Stepper
+from colangevin.ensemble import members, saving
+from colangevin.ensemble.data import batches_of, pieces
+from colangevin.ensemble.gradients import Gradients, Loss, Penalty
+from colangevin.ensemble.groups import groups_of, total
+from colangevin.ensemble.settings import OPTIONS, spread
+from colangevin.ensemble.training import History, fit
+from colangevin.errors import DivergenceWarning, ProjectionWarning
+from colangevin.optimizers.kernel import wants_kernels
+from colangevin.optimizers.options import resolve
+from colangevin.optimizers.step import carry_out
+
+
+class Removal(NamedTuple):
+    """A member that was removed because its loss was no longer finite."""
+
+    member: int
+    seed: int
+    step: int
 
 
 class Ensemble:
-    """N copies of a module, one a seed, trained side by side as one batched computation.
+    """N copies of a module, one per seed, trained side by side as one batched computation.
 
     Every member has its own initial weights, batch order and noise, and if wanted its own data
-    and settings: ``lr``, ``momentum``, ``step_size``, ``friction``, ``temperature`` and
-    ``weight_decay`` may be a number or a sequence of one a member, and a rule one constraint or
-    a sequence of them, so that a sweep is one run. A member follows the trajectory that it would
-    have alone with ``CoLA``, whatever the other members are.
+    and settings. A member follows the trajectory that it would have alone with ``CoLA`` and its
+    seed, whatever the other members are.
+
+    Either give ``rules`` and options of ``CoLA``: ``lr``, ``momentum``, ``step_size``,
+    ``friction``, ``temperature`` and ``weight_decay`` may be a number or a sequence of one per
+    member, and a rule one constraint or a sequence of them, so that a sweep is one run. Or give
+    ``method``, a function that makes the optimizer of one member, with settings and thermostats by
+    parameter group: ``CoLA``, a preset such as ``LOL`` or ``AdLaLa``, or ``torch.optim.SGD``.
 
     Args:
         factory: makes a module; the member of seed s is ``torch.manual_seed(s); factory()``. A
             factory with a parameter is given the seed.
-        seeds: one a member, all different.
+        seeds: one per member, all different.
         rules: constraints by pattern, as in ``parameter_groups``.
+        method: makes an optimizer of a member's module; its noise has the member's seed.
         penalty: a function of the member's parameters by name, added to its loss.
-        compile: compile the step (which takes some seconds); None does so once a training
+        compile: compile the gradients (which takes some seconds); None does so once a training
             has turned out to be long.
         options: the step and dynamics as in ``CoLA``: ``lr`` and ``momentum`` or ``step_size``
             and ``friction``, ``temperature``, ``scheme``, ``delayed_gradient``,
@@ -65,6 +81,7 @@ class Ensemble:
         seeds: Sequence[int],
         rules: members.Rules | None = None,
         *,
+        method: members.Method | None = None,
         penalty: Penalty | None = None,
         compile: bool | None = None,
         **options: Any,
@@ -72,24 +89,37 @@ class Ensemble:
         self.seeds = members.check_seeds(seeds)
         if compile is not None and not isinstance(compile, bool):
             raise TypeError(f"compile must be True, False or None, got {compile!r}")
-        own_rules = members.rules_of(rules or {}, len(self.seeds))
+        if method is not None and (rules or options):
+            raise ValueError("give method, or rules and options, not both")
+        self._options = self._checked(options)
+        self._ready = bool(options) or method is not None
+        own = spread(self._options, len(self.seeds))
+        methods = members.methods_of(rules or {}, own, self.seeds)
+        if method is not None:
+            methods = [method] * len(self.seeds)
         modules = [members.make(factory, seed) for seed in self.seeds]
-        groups = [members.groups_of(*pair) for pair in zip(modules, own_rules, strict=True)]
+        optimizers = [
+            members.optimizer_of(*each) for each in zip(methods, modules, self.seeds, strict=True)
+        ]
         self._template = modules[0]
-        position, buffers = members.stack(modules)
-        learned = {name for group in groups[0] for name in group["names"]}
-        self._frozen = {n: position.pop(n) for n in list(position) if n not in learned}
+        named = [{p: name for name, p in module.named_parameters()} for module in modules]
+        self._groups = groups_of(optimizers, named)
+        self._learned, self._buffers = members.stack(modules)
+        trained = {name for group in self._groups for name in group.names}
+        self._frozen = {n: self._learned.pop(n) for n in list(self._learned) if n not in trained}
         self.active = list(range(len(self.seeds)))
         self.removed: list[Removal] = []
-        self.steps = self.epochs = 0
-        self._options: dict[str, Any] = {}
-        self._first: Moves
-        self._later: Moves
-        self._store = Store(position, buffers=buffers)
-        self._cells, self._coupled = sort_parameters(self._store, groups)
-        self._stepper = Stepper(self._template, penalty, compile, self.seeds[0])
-        if options:
-            self.set(**options)
+        self.steps = self.epochs = self.fallbacks = 0
+        self._native = wants_kernels(None)
+        self._state: dict[Tensor, dict[str, Any]] = {}
+        self._gradients = Gradients(self._template, penalty, compile, self.seeds[0])
+        for group in self._groups:
+            group.check()
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        for group in self._groups:
+            group.lay_out(self._learned, self._state, self._native)
 
     def __len__(self) -> int:
         """How many members are there, without the removed ones."""
@@ -101,42 +131,58 @@ class Ensemble:
 
     # --- settings -------------------------------------------------------------------------
 
-    def set(self, **options: Any) -> None:
-        """Set the step or the dynamics; what is not named stays as it is.
-
-        Raises:
-            ValueError, TypeError: nothing has been changed then.
-        """
+    @staticmethod
+    def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
         unknown = set(options) - {*OPTIONS}
         if unknown:
             raise TypeError(
                 f"unknown option {sorted(unknown)[0]!r}; there are {', '.join(OPTIONS)}"
             )
-        self._settle({**self._options, **options})
+        return dict(options)
 
-    def _settle(self, options: dict[str, Any]) -> None:
+    def set(self, **options: Any) -> None:
+        """Set the step or the dynamics; what is not named stays as it is.
+
+        With ``method`` a setting is that of every group.
+
+        Raises:
+            ValueError, TypeError: nothing has been changed then.
+        """
+        self._settle({**self._options, **self._checked(options)}, options)
+
+    def _settle(self, options: dict[str, Any], new: Mapping[str, Any]) -> None:
         """Take over all options, or raise before anything has been changed."""
-        own = spread(options, len(self.seeds))
-        kept = [own[i] for i in self.active]
-        first, later = moves_of(kept, True), moves_of(kept, False)
-        if self.steps and later.overdamped != self._later.overdamped:
-            raise ValueError("a training cannot go from overdamped to underdamped, or back")
-        self._options, self._first, self._later = options, first, later
-        if not later.overdamped and not self._store.momentum:
-            for cell in self._cells:
-                self._store.momentum[cell.name] = torch.zeros_like(self._store.position[cell.name])
-                slack = self._store.slack.get(cell.name)
-                if slack is not None and not cell.constraint.elementwise:
-                    self._store.slack_momentum[cell.name] = torch.zeros_like(slack)
+        own = [spread(options, len(self.seeds))[i] for i in self.active]
+        before = [[dict(group) for group in part.options] for part in self._groups]
+        overdamped = [part.momentum for part in self._groups]
+        try:
+            for part in self._groups:
+                resolved = [
+                    resolve({k: v for k, v in mine.items() if v is not None}, _base(group, options))
+                    for mine, group in zip(own, part.options, strict=True)
+                ]
+                part.set(resolved)
+                part.check()
+            if self.steps and overdamped != [part.momentum for part in self._groups]:
+                raise ValueError("a training cannot go from overdamped to underdamped, or back")
+        except Exception:
+            for part, old in zip(self._groups, before, strict=True):
+                part.set(old)
+            raise
+        self._options, self._ready = options, True
+        for part in self._groups:
+            for batch in part.batches:
+                batch.prepare(self._state, part.momentum)
 
     # --- training -------------------------------------------------------------------------
 
+    @torch.no_grad()
     def step(self, loss: Loss, inputs: Tensor, targets: Tensor) -> Tensor:
         """Make one step of every member.
 
         Args:
             loss: a function of one member's outputs and targets that returns a number.
-            inputs: one batch a member, [members, batch, ...].
+            inputs: one batch per member, [members, batch, ...].
             targets: likewise.
 
         Returns:
@@ -145,25 +191,37 @@ class Ensemble:
         Raises:
             ConvergenceError: a projection failed; nothing has been changed.
         """
-        if not self._options:
+        if not self._ready:
             raise ValueError("give lr (and momentum) or step_size (and friction) first, see set()")
         for name, tensor in (("inputs", inputs), ("targets", targets)):
             if len(tensor) != len(self):
                 raise ValueError(f"{name} has {len(tensor)} batches for {len(self)} members")
-        moves = self._later if self.steps else self._first
+        rest = {**self._frozen, **self._buffers} if self._frozen or self._buffers else {}
+        batch = inputs.contiguous(), targets.contiguous()  # one memory layout is compiled
+        found = self._gradients(loss, self._learned, rest, *batch, self.steps)
         seeds = [self.seeds[i] for i in self.active]
-        losses = self._stepper.run(
-            loss,
-            moves,
-            self._store,
-            self._frozen,
-            self._cells,
-            self._coupled,
-            (seeds, self.steps),
-            (inputs.contiguous(), targets.contiguous()),  # a kernel knows no other layout
-        )
-        self.steps += 1
-        return losses
+        works = [
+            work
+            for group in self._groups
+            for work in group.works(found.gradients, seeds, self.steps, self._state)
+        ]
+        carry_out(works)
+        for name, tensor in found.buffers.items():
+            self._buffers[name].copy_(tensor)
+        if any(not group.rests for group in self._groups):
+            self.steps += 1
+        self._note(total(works).fallbacks)
+        return found.losses.detach()
+
+    def _note(self, fallbacks: int) -> None:
+        if fallbacks and not self.fallbacks:
+            warnings.warn(
+                "the quasi-Newton projection did not converge for some weights and the polar "
+                "factor was used; smaller steps avoid this (Ensemble.fallbacks counts it)",
+                ProjectionWarning,
+                stacklevel=3,
+            )
+        self.fallbacks += fallbacks
 
     def epoch(
         self,
@@ -188,29 +246,67 @@ class Ensemble:
         Returns:
             The mean loss of every member, NaN for removed ones: [seeds].
         """
-        total = torch.zeros(len(self.seeds), dtype=torch.float64)
+        sums = torch.zeros(len(self.seeds), dtype=torch.float64)
         data = batches_of(inputs, targets, len(self.seeds), per_member)
         orders, count = data.orders([self.seeds[i] for i in self.active], self.epochs), 0
         for piece in pieces(data.points, batch_size):
             if not self.active:
                 break
             found = [
-                self.step(loss, *batch).detach()
+                self.step(loss, *batch)
                 for batch in data.gather(self.active, orders, piece, batch_size)
             ]
             losses = torch.stack(found)
-            total[self.active] += losses.sum(dim=0).double().cpu()
+            sums[self.active] += losses.sum(dim=0).double().cpu()
             count += len(found)
-            keep = removing.remove_diverged(self, losses[-1])
+            keep = self._remove_diverged(losses[-1])
             orders = orders if bool(keep.all()) else orders[keep]
         self.epochs += 1
-        total /= max(count, 1)
-        total[[removal.member for removal in self.removed]] = math.nan
-        return total
+        sums /= max(count, 1)
+        sums[[removal.member for removal in self.removed]] = math.nan
+        return sums
 
     def fit(self, loss: Loss, inputs: Tensor, targets: Tensor, **settings: Any) -> History:
         """Train for a number of epochs; see ``colangevin.ensemble.fit`` for the arguments."""
         return fit(self, loss, inputs, targets, **settings)
+
+    # --- members that go ------------------------------------------------------------------
+
+    def _remove_diverged(self, losses: Tensor) -> Tensor:
+        """Remove members by their losses, with a warning, and return which of them stay."""
+        keep = losses.isfinite().cpu()
+        if bool(keep.all()):
+            return keep
+        gone = [i for i, stays in zip(self.active, keep.tolist(), strict=True) if not stays]
+        self.removed += [Removal(i, self.seeds[i], self.steps) for i in gone]
+        warnings.warn(
+            f"{len(gone)} of {len(self.seeds)} members diverged and were removed at step "
+            f"{self.steps}: seeds {[self.seeds[i] for i in gone]}; see Ensemble.removed",
+            DivergenceWarning,
+            stacklevel=3,
+        )
+        self._select([row for row, stays in enumerate(keep.tolist()) if stays])
+        return keep
+
+    def _select(self, rows: Sequence[int]) -> None:
+        """Keep the members in these rows."""
+        count, chosen = len(self.active), list(rows)
+        entries = {name: self._state[self._learned[name]] for name in self._learned}
+        for table in (self._learned, self._frozen, self._buffers):
+            for name, tensor in table.items():
+                table[name] = tensor[chosen].contiguous()
+        self._state = {
+            self._learned[name]: {
+                key: value if value.dim() == 0 else _rows(value, count, chosen)
+                for key, value in entry.items()
+            }
+            for name, entry in entries.items()
+        }
+        self.active = [self.active[row] for row in chosen]
+        for group in self._groups:
+            group.select(chosen)
+        if self.active:
+            self._lay_out()
 
     # --- results --------------------------------------------------------------------------
 
@@ -231,7 +327,12 @@ class Ensemble:
         if not -len(self.seeds) <= index < len(self.seeds):
             raise IndexError(f"there are {len(self.seeds)} members, got index {index}")
         index %= len(self.seeds)
-        removing.refuse_removed(self.removed, index)
+        for removal in self.removed:
+            if removal.member == index:
+                raise ValueError(
+                    f"member {index} (seed {removal.seed}) diverged and was removed at step "
+                    f"{removal.step}"
+                )
         row = self.active.index(index)
         module = copy.deepcopy(self._template)
         tensors = self._tensors()
@@ -241,7 +342,7 @@ class Ensemble:
         return module
 
     def _tensors(self) -> dict[str, Tensor]:
-        return {**self._store.position, **self._frozen, **self._store.buffers}
+        return {**self._learned, **self._frozen, **self._buffers}
 
     @torch.no_grad()
     def __call__(self, inputs: Tensor, *, per_member: bool = False) -> Tensor:
@@ -265,19 +366,34 @@ class Ensemble:
             >>> ensemble.evaluate(lambda y, t: (y - t).square().mean(), points, points[:, :1]).shape
             torch.Size([3])
         """
-        rows = torch.tensor(self.active) if per_member else None
-        return evaluate(self._template, self._tensors(), function, inputs, targets, rows)
+        if per_member:
+            inputs = inputs[self.active]
+            targets = None if targets is None else targets[self.active]
+        dim = 0 if per_member else None
+        template = self._template
 
+        def one(own: dict[str, Tensor], x: Tensor, y: Tensor | None) -> Tensor:
+            return function(functional_call(template, own, (x,)), y)
+
+        was_training = template.training
+        template.eval()
+        try:
+            in_dims = (0, dim, None if targets is None else dim)
+            return vmap(one, in_dims=in_dims)(self._tensors(), inputs, targets)
+        finally:
+            template.train(was_training)
+
+    @torch.no_grad()
     def violation(self) -> Tensor:
         """The largest relative violation of the constraints in each member that is left."""
-        return violation(self._cells, self._coupled, self._store, len(self))
+        found = [torch.zeros(len(self), dtype=torch.float64)]
+        for group in self._groups:
+            found += [values.double().cpu() for values in group.residuals(self._state)]
+        return torch.stack(found).amax(dim=0)
 
     def state_tensors(self) -> list[Tensor]:
         """What is kept between steps besides the parameters."""
-        kept = [self._store.momentum, self._store.slack, self._store.slack_momentum]
-        tensors = [tensor for part in kept for tensor in part.values()]
-        entries = [entry for part in self._coupled for entry in part.state_of.values()]
-        return tensors + [tensor for entry in entries for tensor in entry.values()]
+        return [t for entry in self._state.values() for t in entry.values() if t.dim()]
 
     # --- saving ---------------------------------------------------------------------------
 
@@ -294,3 +410,15 @@ class Ensemble:
             ValueError: if it is of other seeds, parameters or constraints; nothing is changed.
         """
         saving.unpack(self, state)
+
+
+def _rows(tensor: Tensor, count: int, chosen: Sequence[int]) -> Tensor:
+    """Some members' part of a tensor whose first dimension is members, or members · rows."""
+    return tensor.unflatten(0, (count, -1))[list(chosen)].flatten(0, 1).contiguous()
+
+
+def _base(group: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """A group's own settings, without those that the options name in another way."""
+    step = {"lr", "momentum", "step_size", "friction"}
+    hidden = {"constraint", "seed"} | (step if step & set(options) else set())
+    return {name: value for name, value in group.items() if name not in hidden}

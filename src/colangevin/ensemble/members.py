@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
 
 from colangevin.constraints import Constraint
-from colangevin.optimizers import constrain_
+from colangevin.optimizers import CoLA, parameter_groups
+from colangevin.optimizers.placing import unannounced
 
 Factory: TypeAlias = Callable[..., nn.Module]
-NARROW = 16
-"""Columns from which on a loop over them is long enough."""
-
+Method: TypeAlias = "Callable[[nn.Module], Optimizer]"
 Rules: TypeAlias = "Mapping[Any, Constraint | Sequence[Constraint] | None]"
 
 
@@ -92,16 +92,6 @@ def rules_of(rules: Rules, members: int) -> list[dict[Any, Constraint | None]]:
     ]
 
 
-def groups_of(module: nn.Module, rules: Mapping[Any, Constraint | None]) -> list[dict[str, Any]]:
-    """Put a member's weights on their manifolds; its groups, without what is frozen."""
-    groups = constrain_(module, rules)
-    for group in groups:
-        learns = [parameter.requires_grad for parameter in group["params"]]
-        for key in ("params", "names"):
-            group[key] = [item for item, does in zip(group[key], learns, strict=True) if does]
-    return [group for group in groups if group["params"]]
-
-
 def stack(modules: Sequence[nn.Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Parameters and buffers with the members as their first dimension.
 
@@ -121,15 +111,53 @@ def stack(modules: Sequence[nn.Module]) -> tuple[dict[str, Tensor], dict[str, Te
     return stacked[0], stacked[1]
 
 
-def aligned(tensor: Tensor) -> Tensor:
-    """Stacked weights of few columns with the rows next to each other in memory.
+def methods_of(
+    rules: Rules, options: Sequence[Mapping[str, Any]], seeds: Sequence[int]
+) -> list[Method]:
+    """For each member, what makes its optimizer from its module."""
 
-    A compiled loop runs along memory: over two columns it would be several times slower than
-    over hundreds of rows.
+    def method(index: int, own: Mapping[Any, Constraint | None]) -> Method:
+        settings = (
+            {"lr": 1.0, **options[index]} if "step_size" not in options[index] else options[index]
+        )
+        return lambda module: CoLA(parameter_groups(module, own), seed=seeds[index], **settings)
 
-    Example:
-        >>> aligned(torch.zeros(3, 500, 2)).stride()
-        (1000, 1, 500)
+    return [method(index, own) for index, own in enumerate(rules_of(rules, len(seeds)))]
+
+
+def optimizer_of(method: Method, module: nn.Module, seed: int) -> CoLA:
+    """A member's optimizer, with the member's seed.
+
+    Raises:
+        TypeError: if the method makes an optimizer that cannot be vectorised.
     """
-    narrow = tensor.dim() == 3 and tensor.shape[2] < NARROW and tensor.shape[2] < tensor.shape[1]
-    return tensor.mT.contiguous().mT if narrow else tensor.contiguous()
+    with unannounced():
+        made = method(module)
+        if type(made) is torch.optim.SGD:
+            made = from_sgd(made)
+    if not isinstance(made, CoLA) or getattr(made, "needs_closure", False):
+        raise TypeError(
+            "method must make a CoLA, one of its presets whose step needs no closure, or a "
+            f"torch.optim.SGD, got {type(made).__name__}"
+        )
+    for group in made.param_groups:
+        if group.get("decay_power"):
+            raise TypeError("a step size that decays by itself (decay_power) is not supported")
+        group["seed"] = seed
+    return made
+
+
+def from_sgd(optimizer: torch.optim.SGD) -> CoLA:
+    """The CoLA that follows ``torch.optim.SGD`` step for step.
+
+    Raises:
+        ValueError: for options of SGD that CoLA has not.
+    """
+    groups = []
+    for group in optimizer.param_groups:
+        for name, neutral in (("nesterov", False), ("dampening", 0), ("maximize", False)):
+            if group[name] != neutral:
+                raise ValueError(f"{name}={group[name]!r} of torch.optim.SGD is not supported")
+        options = {name: group[name] for name in ("params", "lr", "momentum", "weight_decay")}
+        groups.append(options)
+    return CoLA(groups)

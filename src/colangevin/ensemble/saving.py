@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from colangevin.ensemble.removing import Removal, select
+from colangevin.optimizers.saving import copied, same
 
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
 
+PLAIN = ("seeds", "active", "removed", "steps", "epochs", "fallbacks")
+
 
 def pack(ensemble: Ensemble) -> dict[str, Any]:
     """Copies of all tensors, and plain values."""
-    parts = ensemble._store.parts()
     return {
-        "seeds": list(ensemble.seeds),
-        "active": list(ensemble.active),
+        **{name: list(getattr(ensemble, name)) for name in ("seeds", "active")},
         "removed": [tuple(removal) for removal in ensemble.removed],
-        "steps": ensemble.steps,
-        "epochs": ensemble.epochs,
+        **{name: getattr(ensemble, name) for name in ("steps", "epochs", "fallbacks")},
         "options": {name: _plain(value) for name, value in ensemble._options.items()},
-        "random_state": ensemble._stepper.random_state.clone(),
-        "random": ensemble._stepper.random,
-        "store": {part: {n: t.clone() for n, t in named.items()} for part, named in parts.items()},
-        "coupled": [coupled.state_dict() for coupled in ensemble._coupled],
+        "random_state": ensemble._gradients.random_state.clone(),
+        "random": ensemble._gradients.random,
+        "weights": copied(ensemble._learned),
+        "buffers": copied(ensemble._buffers),
+        "state": {name: copied(ensemble._state[t]) for name, t in ensemble._learned.items()},
+        "groups": [_group(part) for part in ensemble._groups],
     }
+
+
+def _group(part: Any) -> dict[str, Any]:
+    friction = None if part.friction is None else part.friction.clone()
+    return {"constraints": copied(part.describe()), "friction": friction}
 
 
 def _plain(value: Any) -> Any:
@@ -39,52 +45,70 @@ def _plain(value: Any) -> Any:
 
 def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
     """Check everything, then take it over."""
+    _check(ensemble, state)
+    if state["options"]:
+        ensemble._settle(dict(state["options"]), state["options"])
+    rows = [ensemble.active.index(i) for i in state["active"]]
+    if len(rows) < len(ensemble.active):
+        ensemble._select(rows)
+    with torch.no_grad():
+        for table, name in ((ensemble._learned, "weights"), (ensemble._buffers, "buffers")):
+            for key, tensor in table.items():
+                tensor.copy_(state[name][key])
+        for key, tensor in ensemble._learned.items():
+            for field, value in state["state"][key].items():
+                entry = ensemble._state[tensor]
+                if field in entry:
+                    entry[field].copy_(value)
+                else:
+                    entry[field] = value.to(tensor.device).clone()
+    from colangevin.ensemble.ensemble import Removal
+
+    ensemble.removed = [Removal(*removal) for removal in state["removed"]]
+    for name in ("steps", "epochs", "fallbacks"):
+        setattr(ensemble, name, state[name])
+    for part, saved in zip(ensemble._groups, state["groups"], strict=True):
+        part.friction = None if saved["friction"] is None else saved["friction"].clone()
+    ensemble._gradients.random_state = state["random_state"].clone()
+    ensemble._gradients.random = state["random"]
+
+
+def _check(ensemble: Ensemble, state: Mapping[str, Any]) -> None:
+    needed = {*PLAIN, "options", "random_state", "random", "weights", "buffers", "state", "groups"}
+    missing = needed - set(state) if isinstance(state, Mapping) else needed
+    if missing:
+        raise ValueError(f"no state of an ensemble: it lacks {', '.join(sorted(missing))}")
     if state["seeds"] != ensemble.seeds:
         raise ValueError(f"the state is of the seeds {state['seeds']}, not {ensemble.seeds}")
     if not set(state["active"]) <= set(ensemble.active):
         raise ValueError("members were removed that the state has: load it into a new ensemble")
-    names = ("_options", "_first", "_later")  # the last two are there once there are options
-    before = {name: vars(ensemble)[name] for name in names if name in vars(ensemble)}
-    store = copy.copy(ensemble._store)
-    store.momentum, store.slack_momentum = dict(store.momentum), dict(store.slack_momentum)
-    if state.get("options"):
-        ensemble._settle(state["options"])
-    try:
-        _check(ensemble, state)
-    except ValueError:
-        vars(ensemble).update(before, _store=store)
-        raise
-    _take(ensemble, state)
+    for table, name in ((ensemble._learned, "weights"), (ensemble._buffers, "buffers")):
+        _check_names(name, table, state[name])
+    if set(state["state"]) != set(ensemble._learned):
+        raise ValueError("the state has other names or shapes: it is of other parameters")
+    _check_groups(ensemble, state["groups"])
 
 
-def _check(ensemble: Ensemble, state: dict[str, Any]) -> None:
-    parts = ensemble._store.parts()
-    for part, named in parts.items():
-        saved = state["store"][part]
-        if {n: t.shape[1:] for n, t in saved.items()} != {n: t.shape[1:] for n, t in named.items()}:
-            raise ValueError(
-                f"the state's {part} has other names or shapes: {sorted(saved)} instead of "
-                f"{sorted(named)}"
-            )
-    coupled_names = [set(coupled.state_dict()) for coupled in ensemble._coupled]
-    if [set(saved) for saved in state["coupled"]] != coupled_names:
-        raise ValueError("the state is of other constraints")
+def _check_names(what: str, own: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
+    shapes = {name: tensor.shape[1:] for name, tensor in own.items()}
+    if {name: tensor.shape[1:] for name, tensor in saved.items()} != shapes:
+        raise ValueError(
+            f"the state's {what} has other names or shapes: {sorted(saved)} instead of "
+            f"{sorted(own)}"
+        )
 
 
-def _take(ensemble: Ensemble, state: dict[str, Any]) -> None:
-    rows = [ensemble.active.index(i) for i in state["active"]]
-    if len(rows) < len(ensemble.active):
-        keep = torch.zeros(len(ensemble.active), dtype=torch.bool)
-        keep[rows] = True
-        ensemble.active = list(state["active"])
-        select(ensemble, keep)
-    with torch.no_grad():
-        for part, named in ensemble._store.parts().items():
-            for name, tensor in named.items():
-                tensor.copy_(state["store"][part][name])
-    for coupled, saved in zip(ensemble._coupled, state["coupled"], strict=True):
-        coupled.load_state_dict(saved)
-    ensemble.removed = [Removal(*removal) for removal in state["removed"]]
-    ensemble.steps, ensemble.epochs = state["steps"], state["epochs"]
-    ensemble._stepper.random_state = state["random_state"].clone()
-    ensemble._stepper.random = state["random"]
+def _check_groups(ensemble: Ensemble, saved: Any) -> None:
+    own = [part.describe() for part in ensemble._groups]
+    found = [group["constraints"] for group in saved]
+    agree = len(own) == len(found) and all(
+        len(one) == len(other) and all(map(_same, one, other))
+        for one, other in zip(own, found, strict=True)
+    )
+    if not agree:
+        raise ValueError(f"the state is of other constraints: {found}, the ensemble has {own}")
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether geometries agree; a radius per member is compared for those that are left."""
+    return same(one, other)

@@ -7,17 +7,11 @@ mixing of a counter that starts where the seed says.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from enum import IntEnum
 
 import torch
 from torch import Tensor
-
-KEYS = 4
-"""32-bit keys of a member's noise in one step."""
-PERIOD = 64
-"""Steps whose keys are made at once."""
 
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
@@ -28,7 +22,6 @@ class Stream(IntEnum):
     """What numbers are for; weights are drawn from the bare seed, as in a training alone."""
 
     ORDER = 1
-    NOISE = 2
 
 
 def mix(x: Tensor) -> Tensor:
@@ -64,20 +57,3 @@ def batch_orders(seeds: Sequence[int], epoch: int, points: int) -> Tensor:
         (torch.Size([2, 5]), [0, 1, 2, 3, 4])
     """
     return random_bits(seeds, Stream.ORDER, epoch, points).argsort(dim=1)
-
-
-def noise_keys(seeds: Sequence[int], step: int) -> Tensor:
-    """Return the keys of each member's noise in a step: [members, 4].
-
-    Example:
-        >>> noise_keys([0, 1], step=0).shape
-        torch.Size([2, 4])
-    """
-    return _period_of_keys(tuple(seeds), step // PERIOD)[step % PERIOD]
-
-
-@functools.lru_cache(maxsize=4)
-def _period_of_keys(seeds: tuple[int, ...], period: int) -> Tensor:
-    bits = random_bits(seeds, Stream.NOISE, period, PERIOD * KEYS)
-    keys = _shift(bits, 32).to(torch.int32)  # the high half; larger than 2³¹ wraps
-    return keys.view(len(seeds), PERIOD, KEYS).transpose(0, 1).contiguous()

@@ -179,6 +179,12 @@ class Batch:
         parts = terms.split(self._entries()) if len(self.parameters) > 1 else [terms]
         return torch.stack([part.reshape(self.members, -1).sum(dim=1) for part in parts]).sum(0)
 
+    def worst_of_members(self, values: Tensor) -> Tensor:
+        """The largest of values, one or more per entry of the batch, for each member."""
+        assert self.members is not None
+        rows = values if values.dim() == 1 else values.flatten(1).amax(dim=1)
+        return rows.view(self.members, -1).amax(dim=1)
+
     def _entries(self) -> list[int]:
         """Entries of the batch by parameter; those of a joint constraint share theirs."""
         if self.constraint.joint:
@@ -207,12 +213,18 @@ class Batch:
             self._prepare_slack(owners, momentum)
 
     def _prepare_slack(self, owners: Sequence[dict[str, Any]], momentum: bool) -> None:
-        slack = self.constraint.lift(self.gather(self.parameters))
-        if slack is None:
-            return
-        for entry, part in zip(owners, self._slack_parts(slack), strict=True):
+        dtype = work_dtype(self.parameters[0].dtype)
+        for index, entry in enumerate(owners):
+            joint = self.constraint.joint
+            weights = self.parameters if joint else self.parameters[index : index + 1]
+            position = self.gather(weights) if joint else self.lay(weights[0]).to(dtype)
+            slack = self.constraint.lift(position)
+            if slack is None:
+                return
+            if self.constraint.elementwise:
+                slack = self._unlay(slack, index)
             if SLACK not in entry:
-                entry[SLACK] = part.clone(memory_format=torch.contiguous_format)
+                entry[SLACK] = slack.clone(memory_format=torch.contiguous_format)
             if momentum and not self.constraint.elementwise and SLACK_MOMENTUM not in entry:
                 entry[SLACK_MOMENTUM] = torch.zeros_like(entry[SLACK])
 

@@ -196,7 +196,8 @@ class CoLA(Optimizer):
         if layout is None or not layout.fits(group):
             first = sum(len(other["params"]) for other in self.param_groups[:index])
             own = self.state if state_of is None else state_of
-            layout = self._layouts[index] = Layout(group, first, own, self._native)
+            ordinals = range(first, first + len(group["params"]))
+            layout = self._layouts[index] = Layout(group, ordinals, own, self._native)
         return layout
 
     # --- the step -------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def constrain_(
         if group["constraint"] is not None:
             trained = _trained(group)
             if trained["params"]:
-                placements += Layout(trained, 0, memory).settle(strict)
+                placements += Layout(trained, range(len(trained["params"])), memory).settle(strict)
     for placed in placements:
         placing.put(placed, memory)
     return groups

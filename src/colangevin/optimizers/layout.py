@@ -30,25 +30,35 @@ class Layout:
 
     Args:
         group: the parameter group.
-        first: the place of its first parameter in the optimizer.
+        ordinals: the places of its parameters in the optimizer.
         state_of: the optimizer's state.
         native: whether the C kernels may be used.
+        members: how many copies of each parameter are stacked, in an ensemble.
+        owns: the geometry of each stacked parameter, in an ensemble.
 
     Raises:
         ConstraintError: if the constraint cannot hold for one of the parameters.
     """
 
     def __init__(
-        self, group: dict[str, Any], first: int, state_of: StateOf, native: bool = False
+        self,
+        group: dict[str, Any],
+        ordinals: Sequence[int],
+        state_of: StateOf,
+        native: bool = False,
+        members: int | None = None,
+        owns: Sequence[Constraint | None] | None = None,
     ) -> None:
         self.constraint: Constraint = group["constraint"]
         self.parameters: list[Tensor] = list(group["params"])
-        self._first, self._names = first, placing.names_of(group)
+        self._ordinals, self._names = list(ordinals), placing.names_of(group)
         self._stamps: list[tuple[object, ...] | None] = [None] * len(self.parameters)
         self._watched = not isinstance(self.constraint, Unconstrained)
         placing.check_tensors(group)
-        self._own = [self._bound(index, state_of) for index in range(len(self.parameters))]
-        self._native = native
+        self._members, self._native = members, native
+        if owns is None:
+            owns = [self._bound(index, state_of) for index in range(len(self.parameters))]
+        self._own = list(owns)
         self._memory = dict(state_of) if not isinstance(state_of, defaultdict) else {}
         self._recipe: tuple[object, Recipe] | None = None
         self.batches = self._divide()
@@ -65,6 +75,11 @@ class Layout:
         except ConstraintError as error:
             raise ConstraintError(f"{self._names[index]}: {error}") from error
 
+    @property
+    def geometries(self) -> list[Constraint | None]:
+        """The geometry of each parameter; None without entries, or with a joint constraint."""
+        return self._own
+
     def fits(self, group: dict[str, Any]) -> bool:
         """Whether this is still the group's layout."""
         params = group["params"]
@@ -80,23 +95,29 @@ class Layout:
             constraint,
             [self.parameters[i] for i in indices],
             [self._names[i] for i in indices],
-            [self._first + i for i in indices],
-            passing=passing,
+            [self._ordinals[i] for i in indices],
+            self._members,
+            passing,
         )
+
+    def _shape(self, parameter: Tensor) -> torch.Size:
+        """The shape of one member's parameter."""
+        return parameter.shape if self._members is None else parameter.shape[1:]
 
     def _divide(self) -> list[tuple[list[int], Batch]]:
         if self.constraint.joint:
             everyone = list(range(len(self.parameters)))
-            bound = self.constraint.bind([p.shape for p in self.parameters])
+            bound = self.constraint.bind([self._shape(p) for p in self.parameters])
             return [(everyone, self.batch(everyone, bound))]
         members: dict[tuple[object, ...], list[int]] = {}
         for index, own in enumerate(self._own):
             if own is None:
                 continue
             parameter = self.parameters[index]
-            key = own.batch_key(parameter.shape)
+            key = own.batch_key(self._shape(parameter))
             large = parameter.numel() >= (LARGE if own.elementwise else HUGE)
-            if large and not (self._native and Kernel.knows(own) and suits(parameter)):
+            kernel = self._native and Kernel.knows(own) and suits(parameter)
+            if not kernel and (large or (own.elementwise and self._members is not None)):
                 key = None  # large enough by itself, and joining would copy
             alone: tuple[object, ...] = (index,)
             shared = (parameter.dtype, parameter.device)

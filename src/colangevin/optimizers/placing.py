@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -153,9 +154,23 @@ def put(placement: Placement, state_of: StateOf) -> None:
     copy_all(batch.parameters, parts)
 
 
+_announcing = True
+
+
+@contextmanager
+def unannounced() -> Iterator[None]:
+    """Within it nothing is said: hundreds of members would say the same."""
+    global _announcing
+    before, _announcing = _announcing, False
+    try:
+        yield
+    finally:
+        _announcing = before
+
+
 def announce(group: dict[str, Any], placements: Sequence[Placement]) -> None:
     """Say how far a group's weights were moved."""
-    if not placements:
+    if not placements or not _announcing:
         return
     farthest = max(placements, key=lambda placed: placed.distance)
     LOGGER.warning(

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from colangevin.ensemble import Ensemble
-from colangevin.ensemble.fitting import widen
+from colangevin.ensemble.training import widen
 from colangevin.lab.experiments.log import Log
 from colangevin.lab.experiments.values import plain
 

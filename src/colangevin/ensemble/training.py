@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.ensemble.step import Loss
+from colangevin.ensemble.gradients import Loss
 
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
@@ -64,7 +64,7 @@ def fit(
         epochs: epochs in all, those that the ensemble has made already included.
         batch_size: points in a batch.
         per_member: every member has its own data.
-        metrics: functions of the ensemble that return a number a member that is left.
+        metrics: functions of the ensemble that return one number per member that is left.
         every: epochs between two measurements and checkpoints.
         checkpoint: a file; if it exists the training goes on from there, with the options of
             the ensemble that wrote it.

@@ -58,7 +58,7 @@ def batches_of(inputs: Tensor, targets: Tensor, members: int, per_member: bool) 
     """Check the data of a training.
 
     Raises:
-        ValueError: if inputs and targets do not belong together, or are not one a member.
+        ValueError: if inputs and targets do not belong together, or are not one per member.
 
     Example:
         >>> batches_of(torch.zeros(5, 2), torch.zeros(5), 3, per_member=False).points
@@ -68,7 +68,7 @@ def batches_of(inputs: Tensor, targets: Tensor, members: int, per_member: bool) 
         for name, tensor in (("inputs", inputs), ("targets", targets)):
             if len(tensor) != members:
                 raise ValueError(
-                    f"{name} must be one a member, {members} in all, got {len(tensor)}"
+                    f"{name} must be one per member, {members} in all, got {len(tensor)}"
                 )
     dim = 1 if per_member else 0
     if inputs.dim() <= dim or targets.dim() <= dim or inputs.shape[dim] != targets.shape[dim]:

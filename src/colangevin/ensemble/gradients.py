@@ -1,0 +1,222 @@
+"""The members' losses and gradients as one computation.
+
+It is written for a single member, and ``vmap`` makes it that of all. A long training compiles it
+with ``torch.compile``.
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+Loss: TypeAlias = Callable[[Any, Any], Tensor]
+Tensors: TypeAlias = "dict[str, Tensor]"
+Penalty: TypeAlias = Callable[[Tensors], Tensor]
+
+PATIENCE = 500
+"""Steps of a training after which it is taken for a long one.
+
+The count is of the training, not of the process: a resumed one must round in the same way."""
+KEPT = 8
+"""Functions that are kept, one for each loss and shape of batches."""
+FEW = 4
+"""Inputs of a layer up to which its product is written out: a library call costs more."""
+
+
+class Found(NamedTuple):
+    """What one evaluation gives, for all members.
+
+    Attributes:
+        gradients: by the parameters' names.
+        buffers: as the forward pass leaves them.
+        losses: one per member.
+    """
+
+    gradients: Tensors
+    buffers: Tensors
+    losses: Tensor
+
+
+class Gradients:
+    """Evaluates losses and gradients, eagerly at first and compiled once that pays.
+
+    Args:
+        template: the module whose forward pass all members share.
+        penalty: added to the loss.
+        compile: whether to compile; None does so in a long training.
+        seed: of the numbers that the module itself draws.
+    """
+
+    def __init__(
+        self, template: nn.Module, penalty: Penalty | None, compile: bool | None, seed: int
+    ) -> None:
+        self._template, self._penalty, self.compile = template, penalty, compile
+        self._buffers = {name for name, _ in template.named_buffers()}
+        self._functions: OrderedDict[tuple[object, ...], Callable[..., Any]] = OrderedDict()
+        # Whether the module draws numbers: unknown until the first step of a training.
+        self.random: bool | None = None
+        self.random_state = torch.Generator().manual_seed(seed).get_state()
+
+    def __call__(
+        self,
+        loss: Loss,
+        learned: Mapping[str, Tensor],
+        rest: Mapping[str, Tensor],
+        inputs: Tensor,
+        targets: Tensor,
+        step: int,
+    ) -> Found:
+        """Losses and gradients of a batch of each member.
+
+        Args:
+            loss: of one member's outputs and targets.
+            learned: the stacked parameters that are trained.
+            rest: the stacked other parameters, and buffers.
+            inputs: [members, batch, ...].
+            targets: likewise.
+            step: how many steps the training has made.
+        """
+        names = (tuple(learned), tuple(rest))
+        tensors = (*learned.values(), *rest.values(), inputs, targets)
+        function = self._function(loss, names, tensors, self._wants_compiling(step))
+        gradients, buffers, losses = self._call(function, tensors)
+        return Found(
+            dict(zip(names[0], gradients, strict=True)),
+            dict(zip((n for n in names[1] if n in self._buffers), buffers, strict=True)),
+            losses,
+        )
+
+    def _wants_compiling(self, step: int) -> bool:
+        # The first step shows whether the module draws random numbers, which must be eager.
+        if self.random is not False:
+            return False
+        return step >= PATIENCE if self.compile is None else self.compile
+
+    def _function(
+        self,
+        loss: Loss,
+        names: tuple[tuple[str, ...], tuple[str, ...]],
+        tensors: Sequence[Tensor],
+        compiling: bool,
+    ) -> Callable[..., Any]:
+        shapes = tuple((tensor.shape, tensor.dtype) for tensor in tensors[-2:])
+        key = (_identity(loss), len(tensors[-2]), shapes, compiling)
+        if key not in self._functions:
+            made = _vectorised(self._template, loss, self._penalty, names)
+            if compiling:
+                made = self._compiled(loss, names, tensors) or made
+            self._functions[key] = made
+            while len(self._functions) > KEPT:
+                self._functions.popitem(last=False)
+        self._functions.move_to_end(key)
+        return self._functions[key]
+
+    def _compiled(
+        self,
+        loss: Loss,
+        names: tuple[tuple[str, ...], tuple[str, ...]],
+        tensors: Sequence[Tensor],
+    ) -> Callable[..., Any] | None:
+        """The compiled function; None, announced once, where there is no compiler."""
+        narrow = with_small_products(self._template)
+        eager = _vectorised(narrow, loss, self._penalty, names)
+        try:
+            made: Callable[..., Any] = torch.compile(eager, dynamic=False, fullgraph=True)
+            made(*tensors)
+        except Exception as error:
+            self.compile = False
+            warnings.warn(
+                f"the step could not be compiled ({type(error).__name__}: {str(error)[:200]}); "
+                "the ensemble's steps stay eager",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+            return None
+        return made
+
+    def _call(self, function: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
+        """Call with the ensemble's own random numbers, for modules with dropout and such."""
+        if self.random is False:
+            return function(*tensors)
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self.random_state)
+            result = function(*tensors)
+            after = torch.get_rng_state()
+        self.random = bool((after != self.random_state).any())
+        self.random_state = after
+        return result
+
+
+def _identity(function: Any) -> tuple[object, ...]:
+    """What tells functions apart: a lambda in a loop is the same every time."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return (function,)
+    cells = getattr(function, "__closure__", None) or ()
+    values = tuple(id(cell.cell_contents) for cell in cells)
+    return (code, values, getattr(function, "__defaults__", None))
+
+
+def _vectorised(
+    model: nn.Module,
+    loss: Loss,
+    penalty: Penalty | None,
+    names: tuple[tuple[str, ...], tuple[str, ...]],
+) -> Callable[..., Any]:
+    """The function of flat lists of tensors: a compiled call then has little to look at."""
+    learned, rest = names
+    kept = {name for name, _ in model.named_buffers()}
+
+    def objective(position: tuple[Tensor, ...], others: Any, inputs: Any, targets: Any) -> Any:
+        own = dict(zip(learned, position, strict=True))
+        # Buffers may be changed by the forward pass.
+        fixed = {n: t.clone() if n in kept else t for n, t in zip(rest, others, strict=True)}
+        value = loss(functional_call(model, {**own, **fixed}, (inputs,)), targets)
+        value = value if penalty is None else value + penalty(own)
+        return value, tuple(tensor for name, tensor in fixed.items() if name in kept)
+
+    def one(position: Any, others: Any, inputs: Any, targets: Any) -> Any:
+        found = grad_and_value(objective, has_aux=True)(position, others, inputs, targets)
+        gradients, (value, buffers) = found
+        return gradients, buffers, value
+
+    def everyone(*tensors: Tensor) -> Any:
+        count = len(learned)
+        given = (tensors[:count], tensors[count:-2], tensors[-2], tensors[-1])
+        return vmap(one, randomness="different")(*given)
+
+    return everyone
+
+
+# --- small products -------------------------------------------------------------------------
+
+
+def with_small_products(model: nn.Module) -> nn.Module:
+    """A copy whose linear layers of few inputs multiply and add without a library call.
+
+    Example:
+        >>> model, points = nn.Linear(2, 5), torch.randn(3, 2)
+        >>> bool((with_small_products(model)(points) - model(points)).abs().max() < 1e-6)
+        True
+    """
+    made = copy.deepcopy(model)
+    for module in made.modules():
+        if type(module) is nn.Linear and module.in_features <= FEW:
+            module.forward = types.MethodType(_small_product, module)  # type: ignore[method-assign]
+    return made
+
+
+def _small_product(layer: nn.Linear, inputs: Tensor) -> Tensor:
+    columns = [inputs[..., k : k + 1] * layer.weight[:, k] for k in range(layer.in_features)]
+    total = columns[0]
+    for column in columns[1:]:
+        total = total + column
+    return total if layer.bias is None else total + layer.bias

@@ -1,0 +1,264 @@
+"""The members' parameter groups as one: stacked parameters, joined settings, one step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colangevin.constraints import Constraint, Outcome
+from colangevin.constraints.base import Scalar
+from colangevin.integrators.adaptive import AdaptiveDynamics
+from colangevin.integrators.dynamics import FAINT
+from colangevin.integrators.recipe import Recipe, joined
+from colangevin.optimizers import thermostats
+from colangevin.optimizers.batches import Batch, StateOf
+from colangevin.optimizers.cola import CoLA
+from colangevin.optimizers.layout import Layout
+from colangevin.optimizers.noise import Source
+from colangevin.optimizers.options import dynamics
+from colangevin.optimizers.step import AdaptiveWork, LangevinWork, Work
+
+COLUMNS = ("lr", "temperature", "coupling", "driving_noise")
+
+
+class MemberGroup:
+    """One parameter group of all members.
+
+    Args:
+        names: of its parameters.
+        groups: the options of each member's group.
+        geometries: of each member's parameters; None for those of a joint constraint.
+        ordinals: the places of the parameters in an optimizer.
+
+    Raises:
+        ValueError: if the members differ in what cannot differ.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        groups: Sequence[dict[str, Any]],
+        geometries: Sequence[Sequence[Constraint | None]],
+        ordinals: Sequence[int],
+    ) -> None:
+        self.names = list(names)
+        self.options = [dict(group) for group in groups]
+        self._ordinals = list(ordinals)
+        self._geometries = [list(own) for own in geometries]
+        self.friction: Tensor | None = None
+        if self.adaptive:
+            self.friction = torch.tensor(
+                [float(group["friction"]) for group in groups], dtype=torch.float64
+            )
+        self._recipes: dict[bool, Recipe] = {}
+        self._layout: Layout | None = None
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the friction is a variable."""
+        found = {thermostats.is_adaptive(group) for group in self.options}
+        if len(found) > 1:
+            raise ValueError("the members' steps are of different kinds: thermostat differs")
+        return found.pop()
+
+    # --- tensors ----------------------------------------------------------------------------
+
+    def lay_out(self, tensors: Mapping[str, Tensor], state_of: StateOf, native: bool) -> None:
+        """Divide the stacked parameters into batches, and make their state."""
+        owns = [self._merged(i, tensors[name]) for i, name in enumerate(self.names)]
+        constraint = owns[0] if owns and owns[0] is not None else self._joint()
+        group = {
+            "params": [tensors[name] for name in self.names],
+            "names": self.names,
+            "constraint": constraint,
+        }
+        members = len(self.options)
+        self._layout = Layout(group, self._ordinals, {}, native, members, owns)
+        for batch in self.batches:
+            batch.prepare(state_of, self.momentum)
+
+    def _merged(self, index: int, tensor: Tensor) -> Constraint | None:
+        found = [geometries[index] for geometries in self._geometries]
+        owns = [own for own in found if own is not None]
+        if len(owns) < len(found):
+            return None
+        try:
+            return owns[0].for_members(owns, tensor.dim() - 1)
+        except ValueError as error:
+            raise ValueError(f"{self.names[index]}: {error}") from error
+
+    def _joint(self) -> Constraint:
+        constraints = [group["constraint"] for group in self.options]
+        return constraints[0].for_members(constraints, 0)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the parameters lie."""
+        assert self._layout is not None
+        return self._layout
+
+    @property
+    def batches(self) -> list[Batch]:
+        """The batches of all parameters."""
+        return [batch for _, batch in self.layout.batches]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Plain values that identify the geometries."""
+        constraints = [batch.constraint for batch in self.batches]
+        return [constraint.describe() for constraint in constraints]
+
+    # --- settings -----------------------------------------------------------------------------
+
+    def set(self, options: Sequence[Mapping[str, Any]]) -> None:
+        """Take over settings of each member, such as ``resolve`` returns."""
+        for own, new in zip(self.options, options, strict=True):
+            own.update({k: v for k, v in new.items() if k not in ("constraint", "seed")})
+        self._recipes.clear()
+
+    def check(self) -> None:
+        """Refuse settings that cannot be one computation.
+
+        Raises:
+            ValueError: saying what differs.
+        """
+        if not self.adaptive:
+            for first in (True, False):
+                joined([self._own(group, first) for group in self.options])
+        elif len({(group["scheme"], group["delayed_gradient"]) for group in self.options}) > 1:
+            raise ValueError("the members' steps are of different kinds: scheme differs")
+
+    @staticmethod
+    def _own(group: Mapping[str, Any], first: bool) -> Recipe:
+        return Recipe.of(dynamics(group), group["weight_decay"], first)
+
+    def _recipe(self, first: bool) -> Recipe:
+        if first not in self._recipes:
+            self._recipes[first] = joined([self._own(group, first) for group in self.options])
+        return self._recipes[first]
+
+    @property
+    def momentum(self) -> bool:
+        """Whether there is a momentum."""
+        return self.adaptive or self._recipe(False).momentum
+
+    @property
+    def rests(self) -> bool:
+        """Whether no member moves, because every lr is 0."""
+        return all(float(group["lr"]) <= FAINT for group in self.options)
+
+    # --- the step -----------------------------------------------------------------------------
+
+    def works(
+        self, gradients: Mapping[str, Tensor], seeds: Sequence[int], step: int, state_of: StateOf
+    ) -> list[Work]:
+        """What a step does to the group."""
+        if self.rests:
+            return []
+        slopes = dict(zip(self.layout.parameters, (gradients[n] for n in self.names), strict=True))
+        works = [self._work(batch, slopes, seeds, step, state_of) for batch in self.batches]
+        if not self.adaptive:
+            return list(works)
+        assert self.friction is not None
+        fresh = [step == 0] * len(works)
+        keeper: MutableMapping[str, Any] = vars(self)
+        return [AdaptiveWork(self._adaptive(), works, fresh, self.friction, (0, 1), keeper)]
+
+    def _work(
+        self,
+        batch: Batch,
+        slopes: Mapping[Tensor, Tensor],
+        seeds: Sequence[int],
+        step: int,
+        state_of: StateOf,
+    ) -> LangevinWork:
+        if self.adaptive:
+            recipe, kernel = Recipe((), True, self._column("weight_decay")), None
+        else:
+            recipe, kernel = self._recipe(step == 0), self.layout.kernel(batch)
+        own = [slopes[parameter] for parameter in batch.parameters]
+        if batch.constraint.fallible:
+            own = [finite(slope) for slope in own]
+        source = Source(seeds, [step] * len(batch.parameters))
+        return LangevinWork(batch, recipe, own, source, state_of, kernel, counted=False)
+
+    def _column(self, name: str) -> Scalar:
+        values = [float(group[name]) for group in self.options]
+        if len(set(values)) == 1:
+            return values[0]
+        return torch.tensor(values, dtype=torch.float64)
+
+    def _adaptive(self) -> AdaptiveDynamics:
+        scheme = thermostats.dynamics(self.options[0]).scheme
+        return AdaptiveDynamics(*(self._column(name) for name in COLUMNS), scheme)
+
+    # --- members that go ------------------------------------------------------------------------
+
+    def select(self, keep: Sequence[int]) -> None:
+        """Keep some of the members; the tensors are laid out anew afterwards."""
+        self.options = [self.options[i] for i in keep]
+        self._geometries = [self._geometries[i] for i in keep]
+        if self.friction is not None:
+            self.friction = self.friction[list(keep)]
+        self._recipes.clear()
+
+    def residuals(self, state_of: StateOf) -> list[Tensor]:
+        """The largest violation of each member, by batch."""
+        found = []
+        for batch in self.batches:
+            parts = [batch.part([i]) for i in range(len(batch.parameters))]
+            for part in parts if not batch.constraint.joint else [batch]:
+                state = part.read(state_of, momentum=False)
+                residual = part.constraint.residual(state).abs()
+                found.append(part.worst_of_members(residual))
+        return found
+
+
+def finite(gradient: Tensor) -> Tensor:
+    """The gradient with 0 for the members whose own is not finite.
+
+    A member that has diverged rests until it is removed: it must not stop the others.
+    """
+    if gradient.device.type == "cpu" and bool(gradient.sum().isfinite()):
+        return gradient  # a sum has a NaN or an infinity if any of its terms has
+    good = gradient.isfinite().flatten(1).all(dim=1)
+    return torch.where(good.view(-1, *[1] * (gradient.dim() - 1)), gradient, 0.0)
+
+
+def groups_of(
+    optimizers: Sequence[CoLA], names: Sequence[Mapping[Tensor, str]]
+) -> list[MemberGroup]:
+    """The members' groups as one each.
+
+    Args:
+        optimizers: one per member.
+        names: the parameters' names in each member.
+
+    Raises:
+        ValueError: if the members' groups differ.
+    """
+    found, first = [], 0
+    for index, group in enumerate(optimizers[0].param_groups):
+        called = [names[0][p] for p in group["params"]]
+        for optimizer, own in zip(optimizers, names, strict=True):
+            if [own[p] for p in optimizer.param_groups[index]["params"]] != called:
+                raise ValueError("the members' parameter groups must have the same parameters")
+        trained = [i for i, p in enumerate(group["params"]) if p.requires_grad]
+        if trained:
+            options = [optimizer.param_groups[index] for optimizer in optimizers]
+            layouts = [optimizer._layout(index) for optimizer in optimizers]
+            own = [[layout.geometries[i] for i in trained] for layout in layouts]
+            ordinals = [first + i for i in trained]
+            found.append(MemberGroup([called[i] for i in trained], options, own, ordinals))
+        first += len(group["params"])
+    return found
+
+
+def total(works: Sequence[Work]) -> Outcome:
+    """The outcome of all works."""
+    found = Outcome()
+    for work in works:
+        found = found.joined(work.outcome)
+    return found

@@ -1,0 +1,37 @@
+"""The settings of an ensemble: a number for all members, or one per member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+NUMBERS = ("lr", "momentum", "step_size", "friction", "temperature", "weight_decay")
+"""What may differ between members: a number, or one per member."""
+OPTIONS = (*NUMBERS, "scheme", "delayed_gradient")
+"""All that an ensemble can be set to."""
+
+
+def spread(options: Mapping[str, Any], members: int) -> list[dict[str, Any]]:
+    """The options of each member.
+
+    Raises:
+        ValueError: if an option has another number of values than there are members.
+
+    Example:
+        >>> spread({"lr": [0.1, 0.2], "scheme": "OBA"}, 2)[1]
+        {'lr': 0.2, 'scheme': 'OBA'}
+    """
+    columns: dict[str, list[Any]] = {}
+    for name, value in options.items():
+        several = isinstance(value, (list, tuple, range)) or (
+            isinstance(value, Tensor) and value.dim() == 1
+        )
+        if several and name not in NUMBERS:
+            raise ValueError(f"{name} cannot differ between members, got {value!r}")
+        column = [v.item() if isinstance(v, Tensor) else v for v in value] if several else []
+        if several and len(column) != members:
+            raise ValueError(f"{name} has {len(column)} values for {members} members")
+        columns[name] = column or [value] * members
+    return [{name: columns[name][i] for name in columns} for i in range(members)]

@@ -217,7 +217,7 @@ def test_a_parameter_without_gradient_stays(case: OptimizerCase, name: str) -> N
 
 @every_optimizer
 def test_no_gradient_at_all(case: OptimizerCase) -> None:
-    model, optimizer = case.start()
+    _, optimizer = case.start()
     start = values_of(optimizer)
     optimizer.step(*([lambda: torch.zeros(())] if case.closure else []))
     assert same(values_of(optimizer), start)

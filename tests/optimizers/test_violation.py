@@ -115,7 +115,7 @@ def orthogonal(constraint: cl.Constraint) -> tuple[cl.CoLA, nn.Parameter]:
 
 @every_constraint
 def test_there_is_a_count_of_iterations_and_of_fallbacks(constraint: str) -> None:
-    model, optimizer = trained(constraint)
+    _, optimizer = trained(constraint)
     iterates = constraint == "orthogonal" or constraint.startswith("general")
     for index, group in enumerate(optimizer.violation()):
         assert isinstance(group, cl.Violation)

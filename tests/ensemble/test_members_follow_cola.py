@@ -12,7 +12,7 @@ import colangevin as cl
 from optimizer_cases import CONSTRAINTS, SCHEMES, batch, network
 
 SEEDS = [3, 8]
-STEPS = 8
+STEPS = 6
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 every_constraint = pytest.mark.parametrize("constraint", CONSTRAINTS)
 every_scheme = pytest.mark.parametrize("scheme", ["overdamped", "OBA", "BAOAB"])
@@ -74,6 +74,7 @@ def test_a_warm_member_follows_cola(constraint: str, scheme: str, dtype: torch.d
     compare(constraint, {**SCHEMES[scheme], "temperature": 1e-3, "weight_decay": 0.01}, dtype)
 
 
+@pytest.mark.slow
 def test_compiled_too() -> None:
     compare("circle", {**SCHEMES["BAOAB"], "temperature": 1e-3}, torch.float64, compile=True)
 

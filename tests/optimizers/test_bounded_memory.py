@@ -33,11 +33,10 @@ def live_objects() -> int:
     return len(gc.get_objects())
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize(
-    "constraint",
-    [cl.Circle(0.5), cl.Sphere(1.0), cl.Orthogonal()],
-    ids=["circle", "sphere", "orthogonal"],
+    "constraint, momentum",
+    [(cl.Circle(0.5), 0.9), (cl.Sphere(1.0), 0.9), (cl.Orthogonal(), 0.9), (cl.Circle(0.5), 0.0)],
+    ids=["circle", "sphere", "orthogonal", "overdamped"],
 )
 def test_gradients_that_come_and_go_take_no_memory(
     constraint: cl.Constraint, momentum: float
@@ -73,10 +72,10 @@ def test_schedules_leave_nothing_behind(own: bool, fused: bool | None) -> None:
         assert fused  # there is no kernel for it
         return
     counts = []
-    for step in range(1, 301):
+    for step in range(1, 201):
         optimizer.param_groups[0].update(lr=0.1 / step, momentum=0.9 - 1e-3 * step)
         optimizer.step()
-        if step in (100, 300):
+        if step in (50, 200):
             counts.append((live_objects(), sys.getrefcount(constraint)))
     assert counts[1][0] - counts[0][0] < 100
     assert counts[1][1] - counts[0][1] < 10  # a list of one and the same object grows too
@@ -86,10 +85,10 @@ def test_replaced_constraints_are_let_go() -> None:
     weight = nn.Parameter(torch.full((6, 4), 0.1))
     optimizer = cl.CoLA([weight], lr=1e-3, momentum=0.9, constraint=cl.Circle(0.5))
     counts = []
-    for step in range(1, 301):
+    for step in range(1, 201):
         optimizer.param_groups[0]["constraint"] = cl.Circle(0.5 + 1e-3 * step)
         weight.grad = torch.ones(6, 4)
         optimizer.step()
-        if step in (100, 300):
+        if step in (50, 200):
             counts.append(live_objects())
     assert counts[1] - counts[0] < 100

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import colangevin as cl
+from registry import ids
 
 INEQUALITIES: dict[str, Callable[[float], cl.Constraint]] = {
     "circle": cl.Circle,
@@ -31,7 +32,7 @@ def steps(
 # --- no weight above its bound (to the digit) ------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.bfloat16, torch.float16], ids=ids)
 @pytest.mark.parametrize("temperature", [0.0, 1e-3])
 @every_momentum
 def test_no_weight_is_above_its_radius_by_a_single_digit(
@@ -44,12 +45,12 @@ def test_no_weight_is_above_its_radius_by_a_single_digit(
         weight = nn.Parameter(((torch.rand(64) - 0.5) * radius).to(dtype))
         optimizer = cl.CoLA(
             [weight],
-            lr=0.05,
+            lr=0.1,
             momentum=momentum,
             temperature=temperature,
             constraint=cl.Circle(radius),
         )
-        steps(optimizer, weight, lambda: -5 * torch.rand(64).to(dtype), 25)
+        steps(optimizer, weight, lambda: -5 * torch.rand(64).to(dtype), 15)
         if weight.detach().abs().max().item() > radius:
             above.append(radius)
         assert weight.detach().abs().max().item() > 0.9 * radius  # it is pressed against it
@@ -67,7 +68,7 @@ def test_no_weight_is_above_its_own_radius(momentum: float) -> None:
     assert (weight.detach() > 0.9 * radii).any()
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", FLOATS, ids=ids)
 @pytest.mark.parametrize("temperature", [0.0, 1e-3])
 @every_momentum
 def test_no_row_is_longer_than_its_radius(
@@ -107,7 +108,7 @@ def test_a_pressed_weight_of_float64_comes_back(kind: str, momentum: float) -> N
 @every_momentum
 def test_a_pressed_weight_of_a_general_constraint_comes_back(momentum: float) -> None:
     """Fewer and longer steps, which press as hard: each of them solves an equation."""
-    there_and_back("general", momentum, torch.float32, lr=0.1, count=300)
+    there_and_back("general", momentum, torch.float32, lr=0.1, count=200)
 
 
 def there_and_back(kind: str, momentum: float, dtype: torch.dtype, lr: float, count: int) -> None:
@@ -141,7 +142,7 @@ def test_writes_through_data_are_seen(momentum: float) -> None:
     assert weight.detach().abs().max().item() <= 0.5
 
 
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=ids)
 @pytest.mark.parametrize("kind", ["circle", "sphere"])
 def test_weights_of_a_rounded_file_are_left_nearly_as_they_are(
     kind: str, half: torch.dtype

@@ -49,19 +49,19 @@ def spread_gradient(model: nn.Module, name: str) -> None:
 
 
 @every_optimizer
-@pytest.mark.parametrize("stop", [0, 1, 4])
+@pytest.mark.parametrize("stop", [1, 4])
 def test_a_resumed_run_goes_on_exactly(case: OptimizerCase, stop: int) -> None:
     model, optimizer = case.start()
     case.train(model, optimizer, range(stop))
     saved = through_a_file([model.state_dict(), optimizer.state_dict()])
-    case.train(model, optimizer, range(stop, 8))
+    case.train(model, optimizer, range(stop, 7))
 
     resumed = network(seed=9)
     resumed.load_state_dict(saved[0])
     second = case.make(resumed, seed=2)
     second.load_state_dict(saved[1])
     assert same(resumed.state_dict(), saved[0])  # loading moves no weight
-    case.train(resumed, second, range(stop, 8))
+    case.train(resumed, second, range(stop, 7))
     assert same(values_of(second), values_of(optimizer))
     assert same(second.state_dict(), optimizer.state_dict())
 
@@ -248,7 +248,7 @@ def test_add_param_group(case: OptimizerCase) -> None:
 def rates_under(name: str, optimizer: Optimizer, move: Callable[[int], None]) -> list[list[float]]:
     scheduler = SCHEDULERS[name](optimizer)
     rates = []
-    for step in range(8):
+    for step in range(6):
         move(step)
         scheduler.step(1.0) if name == "ReduceLROnPlateau" else scheduler.step()
         rates.append([float(group["lr"]) for group in optimizer.param_groups])
@@ -271,7 +271,7 @@ def test_every_kind_of_schedule(case: OptimizerCase, name: str) -> None:
     found = rates_under(name, optimizer, lambda k: case.train(model, optimizer, range(k, k + 1)))
     assert found == rates_under(name, sgd, lambda k: sgd.step())
     assert len({tuple(rates) for rates in found}) > 1
-    case.train(steady, constant, range(8))
+    case.train(steady, constant, range(6))
     assert all(bool(w.isfinite().all()) for w in values_of(optimizer))
     assert not same(values_of(optimizer), values_of(constant))
 

@@ -130,5 +130,6 @@ def test_a_resumed_ensemble_goes_on_exactly(name: str) -> None:
 
 
 def test_what_is_no_optimizer_is_refused() -> None:
+    made("SGD")
     with pytest.raises(TypeError, match="method"):
         cl.Ensemble(network, SEEDS, method=lambda model: 3)

@@ -45,12 +45,12 @@ def test_no_weight_is_above_its_radius_by_a_single_digit(
         weight = nn.Parameter(((torch.rand(64) - 0.5) * radius).to(dtype))
         optimizer = cl.CoLA(
             [weight],
-            lr=0.1,
+            lr=0.05,
             momentum=momentum,
             temperature=temperature,
             constraint=cl.Circle(radius),
         )
-        steps(optimizer, weight, lambda: -5 * torch.rand(64).to(dtype), 15)
+        steps(optimizer, weight, lambda: -5 * torch.rand(64).to(dtype), 25)
         if weight.detach().abs().max().item() > radius:
             above.append(radius)
         assert weight.detach().abs().max().item() > 0.9 * radius  # it is pressed against it
@@ -105,10 +105,10 @@ def test_a_pressed_weight_of_float64_comes_back(kind: str, momentum: float) -> N
     there_and_back(kind, momentum, torch.float64, lr=0.05, count=600)
 
 
-@every_momentum
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_a_pressed_weight_of_a_general_constraint_comes_back(momentum: float) -> None:
     """Fewer and longer steps, which press as hard: each of them solves an equation."""
-    there_and_back("general", momentum, torch.float32, lr=0.1, count=200)
+    there_and_back("general", momentum, torch.float32, lr=0.2, count=200)
 
 
 def there_and_back(kind: str, momentum: float, dtype: torch.dtype, lr: float, count: int) -> None:

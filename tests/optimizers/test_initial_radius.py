@@ -158,6 +158,7 @@ def test_members_of_an_ensemble_have_their_own_radii() -> None:
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, math.nan, math.inf, "two"])
 def test_a_factor_that_is_none(factor: Any) -> None:
+    cl.Circle(radius="initial", factor=FACTOR)
     with pytest.raises((ValueError, TypeError), match="factor"):
         cl.Circle(radius="initial", factor=factor)
 

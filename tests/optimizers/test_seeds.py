@@ -79,6 +79,7 @@ def test_equal_seeds_are_equal_runs_and_others_are_not() -> None:
 
 @pytest.mark.parametrize("seed", [-1, 1.5, True, "five", float("nan")])
 def test_a_seed_that_is_none(seed: Any) -> None:
+    cl.CoLA(weights(1, 2), lr=0.1, temperature=1.0, seed=5)
     with pytest.raises((ValueError, TypeError), match="seed"):
         cl.CoLA(weights(1, 2), lr=0.1, temperature=1.0, seed=seed)
 

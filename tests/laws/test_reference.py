@@ -110,12 +110,12 @@ def assert_equal(left: list[Tensor], right: list[Tensor]) -> None:
         torch.testing.assert_close(x, y, rtol=0.0, atol=TOLERANCE)
 
 
-def follow(case: Case, run: Run, steps: int, checks: int) -> None:
+def follow(case: Case, run: Run, steps: int, checks: int, **more: object) -> None:
     """Run the optimizer and the reference side by side at temperature 0."""
     start = case.weights()
     literal, loss = Literal(case, run, start, 0.0), Loss(start)
     weights = [nn.Parameter(w.clone()) for w in start]
-    options = run.options(size_of(run), FRICTION)
+    options = {**run.options(size_of(run), FRICTION), **more}
     optimizer = CoLA(weights, constraint=case.make(), **options)
     for step in range(1, steps + 1):
         for w, gradient in zip(weights, loss.gradients([*weights]), strict=True):

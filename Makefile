@@ -28,7 +28,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest .mypy_cache .pytest_cache .ruff_cache .hypothesis out build dist
+	rm -rf $(VENV) $(VENV)-* .mypy_cache .pytest_cache .ruff_cache .hypothesis out build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each set of extras, so that installing one never hides that another is missing.
@@ -41,7 +41,7 @@ $(VENV)/.created:
 	@touch $@
 
 # Without dependencies, which the list has in full: torch's would be gigabytes of CUDA.
-$(VENV)-oldest/.core $(VENV)-newest/.core: $(VENV)-%/.core: constraints-%.txt pyproject.toml scripts/cuda_stubs.py
+$(VENV)-%/.core: constraints-%.txt pyproject.toml scripts/cuda_stubs.py
 	$(PYTHON) -m venv --clear $(VENV)-$*
 	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< -e .
 	$(VENV)-$*/bin/python scripts/cuda_stubs.py

@@ -40,7 +40,7 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# Without dependencies, which the list has in full: torch's would be gigabytes of CUDA.
+# Without dependencies, which the list has in full: torch's would bring all of CUDA.
 $(VENV)-%/.core: constraints-%.txt pyproject.toml scripts/cuda_stubs.py
 	$(PYTHON) -m venv --clear $(VENV)-$*
 	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< -e .

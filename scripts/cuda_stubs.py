@@ -1,8 +1,8 @@
 """Empty CUDA libraries, so that a torch from PyPI can be imported without the real ones.
 
-Torch's wheels for Linux on PyPI are linked with a dozen libraries of CUDA, 2 to 3 GB that a CPU has
-no use for. This writes libraries of the same names beside torch's own, in which every function
-only returns "there is no device". Needs gcc, nm and readelf (Debian: gcc, binutils).
+Torch's wheels for Linux on PyPI are linked with a dozen libraries of CUDA, large packages that a
+CPU has no use for. This writes libraries of the same names beside torch's own, in which every
+function only returns "there is no device". Needs gcc, nm and readelf (Debian: gcc, binutils).
 
     python scripts/cuda_stubs.py      # for the torch of this Python
 """

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PINS := pyproject.toml constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint test-oldest test-newest bench clean
 
 demo: $(VENV)/.cli
 	$(BIN)/cola demo
@@ -20,11 +20,15 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+# The core with the oldest torch that pyproject.toml allows, and with the newest that was tested.
+test-oldest test-newest: test-%: $(VENV)-%/.core
+	$(VENV)-$*/bin/python -m pytest -q --ignore=tests/lab -m "not slow and not statistical"
+
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis out build dist
+	rm -rf $(VENV) $(VENV)-* .mypy_cache .pytest_cache .ruff_cache .hypothesis out build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each set of extras, so that installing one never hides that another is missing.
@@ -34,4 +38,11 @@ $(VENV)/.cli $(VENV)/.dev $(VENV)/.bench: $(VENV)/.%: $(VENV)/.created $(PINS)
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# Without dependencies, which the list has in full: torch's would bring all of CUDA.
+$(VENV)-%/.core: constraints-%.txt pyproject.toml scripts/cuda_stubs.py
+	$(PYTHON) -m venv --clear $(VENV)-$*
+	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< -e .
+	$(VENV)-$*/bin/python scripts/cuda_stubs.py
 	@touch $@

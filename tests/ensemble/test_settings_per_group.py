@@ -1,7 +1,7 @@
 """Ensembles of any method: ``Ensemble(factory, seeds, method=f)``, with f an optimizer's maker.
 
-Written for an interface that is still to come: ``f(model)`` returns an optimizer for a member's
-module, and every member follows that optimizer, made with the member's seed.
+``f(model)`` returns an optimizer for a member's module, and every member follows that optimizer,
+made with the member's seed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def made(name: str, seeds: list[int] = SEEDS, **options: Any) -> cl.Ensemble:
     return cl.Ensemble(
-        network, seeds, method=lambda model: METHODS[name](model), **{"compile": False, **options}
+        lambda seed: network(seed),
+        seeds,
+        method=lambda model: METHODS[name](model),
+        **{"compile": False, **options},
     )
 
 

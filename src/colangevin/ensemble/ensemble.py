@@ -206,6 +206,8 @@ class Ensemble:
             for work in group.works(found.gradients, seeds, self.steps, self._state)
         ]
         carry_out(works)
+        for group in self._groups:
+            group.finish()
         for name, tensor in found.buffers.items():
             self._buffers[name].copy_(tensor)
         if any(not group.rests for group in self._groups):

@@ -19,6 +19,7 @@ from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import Source
 from colangevin.optimizers.options import dynamics
+from colangevin.optimizers.sgld import decay
 from colangevin.optimizers.step import AdaptiveWork, LangevinWork, Work
 
 COLUMNS = ("lr", "temperature", "coupling", "driving_noise")
@@ -118,6 +119,14 @@ class MemberGroup:
             own.update({k: v for k, v in new.items() if k not in ("constraint", "seed")})
         self._recipes.clear()
 
+    def resume(self, rates: Sequence[float], steps: Sequence[int | None]) -> None:
+        """Go on with the learning rates of a saved training, which may have decayed."""
+        for group, lr, count in zip(self.options, rates, steps, strict=True):
+            group["lr"] = lr
+            if count is not None:
+                group["steps"] = count
+        self._recipes.clear()
+
     def check(self) -> None:
         """Refuse settings that cannot be one computation.
 
@@ -193,6 +202,13 @@ class MemberGroup:
     def _adaptive(self) -> AdaptiveDynamics:
         scheme = thermostats.dynamics(self.options[0]).scheme
         return AdaptiveDynamics(*(self._column(name) for name in COLUMNS), scheme)
+
+    def finish(self) -> None:
+        """A step has been made: step sizes that decay do so."""
+        if any(group.get("decay_power") for group in self.options):
+            for group in self.options:
+                decay(group)
+            self._recipes.clear()
 
     # --- members that go ------------------------------------------------------------------------
 

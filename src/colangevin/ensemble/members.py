@@ -141,8 +141,6 @@ def optimizer_of(method: Method, module: nn.Module, seed: int) -> CoLA:
             f"torch.optim.SGD, got {type(made).__name__}"
         )
     for group in made.param_groups:
-        if group.get("decay_power"):
-            raise TypeError("a step size that decays by itself (decay_power) is not supported")
         group["seed"] = seed
     return made
 

@@ -34,7 +34,10 @@ def pack(ensemble: Ensemble) -> dict[str, Any]:
 
 def _group(part: Any) -> dict[str, Any]:
     friction = None if part.friction is None else part.friction.clone()
-    return {"constraints": copied(part.describe()), "friction": friction}
+    rates = [float(group["lr"]) for group in part.options]
+    steps = [group.get("steps") for group in part.options]
+    constraints = copied(part.describe())
+    return {"constraints": constraints, "friction": friction, "rates": rates, "steps": steps}
 
 
 def _plain(value: Any) -> Any:
@@ -69,6 +72,7 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
         setattr(ensemble, name, state[name])
     for part, saved in zip(ensemble._groups, state["groups"], strict=True):
         part.friction = None if saved["friction"] is None else saved["friction"].clone()
+        part.resume(saved["rates"], saved["steps"])
     ensemble._gradients.random_state = state["random_state"].clone()
     ensemble._gradients.random = state["random"]
 
@@ -102,13 +106,9 @@ def _check_groups(ensemble: Ensemble, saved: Any) -> None:
     own = [part.describe() for part in ensemble._groups]
     found = [group["constraints"] for group in saved]
     agree = len(own) == len(found) and all(
-        len(one) == len(other) and all(map(_same, one, other))
+        len(one) == len(other) and all(map(same, one, other))
         for one, other in zip(own, found, strict=True)
     )
     if not agree:
         raise ValueError(f"the state is of other constraints: {found}, the ensemble has {own}")
 
-
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether geometries agree; a radius per member is compared for those that are left."""
-    return same(one, other)

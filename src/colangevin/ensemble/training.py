@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -136,7 +137,13 @@ def load(ensemble: Ensemble, path: Path, sizes: Mapping[str, Any]) -> History:
     Raises:
         ValueError: if it is of other seeds, parameters, constraints or batches.
     """
-    saved: dict[str, Any] = torch.load(path, weights_only=True)
+    try:
+        saved: dict[str, Any] = torch.load(path, weights_only=True)
+    except (RuntimeError, EOFError, OSError, UnpicklingError, ValueError) as error:
+        raise ValueError(f"{path} is no checkpoint, or damaged: {str(error)[:100]}") from None
+    keys = {"ensemble", "sizes", "epochs", "values"}
+    if not isinstance(saved, dict) or not keys <= saved.keys():
+        raise ValueError(f"{path} is no checkpoint of an ensemble")
     for name, value in sizes.items():
         if saved["sizes"][name] != value:
             raise ValueError(f"{path} was made with {name}={saved['sizes'][name]}, got {value}")

@@ -61,8 +61,20 @@ class SGLD(CoLA):
     def _move(self, closure: Callable[[], Any] | None) -> None:
         super()._move(closure)
         for group in self.param_groups:
-            before = 1.0 + group.get("steps", 0) / group.get("decay_steps", 1.0)
-            group["steps"] = group.get("steps", 0) + 1
-            after = 1.0 + group["steps"] / group.get("decay_steps", 1.0)
-            # A factor, not a value: a scheduler of the user's may change lr as well.
-            group["lr"] = group["lr"] * (after / before) ** -group.get("decay_power", 0.0)
+            decay(group)
+
+
+def decay(group: dict[str, Any]) -> None:
+    """Make the step of a group smaller, after it has made one.
+
+    Example:
+        >>> group = {"lr": 0.1, "decay_power": 1.0, "decay_steps": 1.0, "steps": 0}
+        >>> decay(group)
+        >>> group["lr"], group["steps"]
+        (0.05, 1)
+    """
+    before = 1.0 + group.get("steps", 0) / group.get("decay_steps", 1.0)
+    group["steps"] = group.get("steps", 0) + 1
+    after = 1.0 + group["steps"] / group.get("decay_steps", 1.0)
+    # A factor, not a value: a scheduler of the user's may change lr as well.
+    group["lr"] = group["lr"] * (after / before) ** -group.get("decay_power", 0.0)

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 import colangevin as cl
-from colangevin.ensemble import stepper
-from colangevin.ensemble.streams import Stream, batch_orders, noise_keys, random_bits
+from colangevin.ensemble import gradients
+from colangevin.ensemble.streams import Stream, batch_orders, random_bits
 
 POINTS = torch.randn(40, 2, generator=torch.Generator().manual_seed(1))
 TARGETS = POINTS.sum(dim=1, keepdim=True)
@@ -98,7 +98,6 @@ def test_streams_differ_by_seed_kind_and_time():
         ]
     )
     assert len(bits.unique()) == len(bits)
-    assert len(noise_keys(range(20), 3).flatten().unique()) == 80
     orders = batch_orders(range(200), 0, 10)
     assert (orders.sort(dim=1).values == torch.arange(10)).all()
     # Every point is as often at every place: 200 orders, 20 ± 4.2 each.
@@ -189,15 +188,15 @@ def test_which_steps_are_compiled_depends_on_the_training_not_on_the_process(mon
     """Otherwise a resumed training would round differently; the kernel is a stand-in here."""
     compiled_at = []
 
-    def stand_in(function, arguments, in_place):
+    def stand_in(function, **options):
         def run(*given):
             compiled_at.append(ensemble.steps)
-            return torch.func.vmap(function)(*given)
+            return function(*given)
 
         return run
 
-    monkeypatch.setattr(stepper, "compiled", stand_in)
-    monkeypatch.setattr(stepper, "PATIENCE", 3)
+    monkeypatch.setattr(torch, "compile", stand_in)
+    monkeypatch.setattr(gradients, "PATIENCE", 3)
     batch = POINTS[:8].expand(2, -1, -1), TARGETS[:8].expand(2, -1, -1)
     for compile, expected in ((None, [3, 4, 5]), (True, [1, 2, 3, 4, 5]), (False, [])):
         for stop in (6, 4):  # without a break, and with one after four steps
@@ -210,7 +209,7 @@ def test_which_steps_are_compiled_depends_on_the_training_not_on_the_process(mon
             ensemble.load_state_dict(state)
             for _ in range(6 - stop):
                 ensemble.step(mse, *batch)
-            assert compiled_at == expected
+            assert sorted(set(compiled_at)) == expected  # a new function is tried once
 
 
 def test_settings_change_on_the_way():
@@ -277,7 +276,7 @@ def test_wrong_data_are_refused():
     ensemble = cl.Ensemble(linear, [1, 2], lr=0.1)
     with pytest.raises(ValueError, match="as many points"):
         ensemble.fit(mse, POINTS, TARGETS[:5], epochs=1, batch_size=8)
-    with pytest.raises(ValueError, match="one a member, 2 in all, got 40"):
+    with pytest.raises(ValueError, match="one per member, 2 in all, got 40"):
         ensemble.fit(mse, POINTS, TARGETS, epochs=1, batch_size=8, per_member=True)
     with pytest.raises(ValueError, match="batch_size"):
         ensemble.fit(mse, POINTS, TARGETS, epochs=1, batch_size=0)
@@ -297,8 +296,13 @@ def test_a_state_of_other_members_is_refused():
     other = cl.Ensemble(lambda: nn.Linear(3, 1), [1, 2], lr=0.1)
     with pytest.raises(ValueError, match="other names or shapes"):
         other.load_state_dict(state)
-    with pytest.raises(ValueError, match="momentum has other names"):
-        cl.Ensemble(linear, [1, 2], lr=0.1, momentum=0.9).load_state_dict(state)
+    underdamped = cl.Ensemble(linear, [1, 2], lr=0.1, momentum=0.9)
+    underdamped.load_state_dict(state)  # the state brings its options: it is overdamped now
+    batch = POINTS[:4].expand(2, -1, -1), TARGETS[:4].expand(2, -1, -1)
+    fresh = cl.Ensemble(linear, [1, 2], lr=0.1)
+    for ensemble in (underdamped, fresh):
+        ensemble.step(mse, *batch)
+    assert all(map(torch.equal, weights(underdamped), weights(fresh)))
     bound = cl.Ensemble(linear, [1, 2], {"weight": cl.Orthogonal()}, lr=0.1)
     before = weights(bound)
     with pytest.raises(ValueError, match="other constraints"):
@@ -361,7 +365,7 @@ def test_a_state_that_does_not_fit_leaves_the_options():
     underdamped = cl.Ensemble(linear, [1, 2], lr=0.1, momentum=0.9)
     underdamped.step(mse, POINTS[:4].expand(2, -1, -1), TARGETS[:4].expand(2, -1, -1))
     other = cl.Ensemble(linear, [1, 2], {"weight": cl.Circle(9.0)}, lr=0.3, momentum=0.0)
-    with pytest.raises(ValueError, match="other names or shapes"):
+    with pytest.raises(ValueError, match="other constraints"):
         other.load_state_dict(underdamped.state_dict())
     assert other._options == {"lr": 0.3, "momentum": 0.0}
     fresh = cl.Ensemble(linear, [1, 2], {"weight": cl.Circle(9.0)}, lr=0.3, momentum=0.0)
@@ -370,7 +374,7 @@ def test_a_state_that_does_not_fit_leaves_the_options():
     assert all(map(torch.equal, weights(other), weights(fresh)))
     assert len(other.state_tensors()) == len(fresh.state_tensors())
     bare = cl.Ensemble(linear, [1, 2], {"weight": cl.Circle(9.0)})
-    with pytest.raises(ValueError, match="other names or shapes"):
+    with pytest.raises(ValueError, match="other constraints"):
         bare.load_state_dict(underdamped.state_dict())
     with pytest.raises(ValueError, match="give lr"):
         bare.step(mse, POINTS[:4].expand(2, -1, -1), TARGETS[:4].expand(2, -1, -1))

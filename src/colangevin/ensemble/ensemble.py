@@ -92,7 +92,8 @@ class Ensemble:
         if method is not None and (rules or options):
             raise ValueError("give method, or rules and options, not both")
         self._options = self._checked(options)
-        self._ready = bool(options) or method is not None
+        self._by_method = method is not None
+        self._ready = bool(options) or self._by_method
         own = spread(self._options, len(self.seeds))
         methods = members.methods_of(rules or {}, own, self.seeds)
         if method is not None:
@@ -148,9 +149,16 @@ class Ensemble:
         Raises:
             ValueError, TypeError: nothing has been changed then.
         """
-        self._settle({**self._options, **self._checked(options)}, options)
+        self._settle({**self._options, **self._checked(options)})
 
-    def _settle(self, options: dict[str, Any], new: Mapping[str, Any]) -> None:
+    def _base(self, group: Mapping[str, Any]) -> dict[str, Any]:
+        """What the options of a group complete: nothing, or the settings that its method made."""
+        if not self._by_method:
+            return {}
+        hidden = {"constraint", "seed", "lr", "momentum", "friction"}
+        return {name: value for name, value in group.items() if name not in hidden}
+
+    def _settle(self, options: dict[str, Any]) -> None:
         """Take over all options, or raise before anything has been changed."""
         own = [spread(options, len(self.seeds))[i] for i in self.active]
         before = [[dict(group) for group in part.options] for part in self._groups]
@@ -158,7 +166,7 @@ class Ensemble:
         try:
             for part in self._groups:
                 resolved = [
-                    resolve({k: v for k, v in mine.items() if v is not None}, _base(group, options))
+                    resolve({k: v for k, v in mine.items() if v is not None}, self._base(group))
                     for mine, group in zip(own, part.options, strict=True)
                 ]
                 part.set(resolved)
@@ -417,10 +425,3 @@ class Ensemble:
 def _rows(tensor: Tensor, count: int, chosen: Sequence[int]) -> Tensor:
     """Some members' part of a tensor whose first dimension is members, or members · rows."""
     return tensor.unflatten(0, (count, -1))[list(chosen)].flatten(0, 1).contiguous()
-
-
-def _base(group: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """A group's own settings, without those that the options name in another way."""
-    step = {"lr", "momentum", "step_size", "friction"}
-    hidden = {"constraint", "seed"} | (step if step & set(options) else set())
-    return {name: value for name, value in group.items() if name not in hidden}

@@ -77,6 +77,8 @@ class MemberGroup:
             "constraint": constraint,
         }
         members = len(self.options)
+        # The kernels know no adaptive thermostat; without them every parameter is a batch.
+        native = native and not self.adaptive
         self._layout = Layout(group, self._ordinals, {}, native, members, owns)
         for batch in self.batches:
             batch.prepare(state_of, self.momentum)

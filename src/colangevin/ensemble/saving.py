@@ -50,7 +50,7 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
     """Check everything, then take it over."""
     _check(ensemble, state)
     if state["options"]:
-        ensemble._settle(dict(state["options"]), state["options"])
+        ensemble._settle(dict(state["options"]))
     rows = [ensemble.active.index(i) for i in state["active"]]
     if len(rows) < len(ensemble.active):
         ensemble._select(rows)
@@ -111,4 +111,3 @@ def _check_groups(ensemble: Ensemble, saved: Any) -> None:
     )
     if not agree:
         raise ValueError(f"the state is of other constraints: {found}, the ensemble has {own}")
-

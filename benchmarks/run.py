@@ -8,9 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from colangevin.lab.bench import bars, plot, report
+from colangevin.lab.bench import bars, plot, presenting
 from colangevin.lab.bench.record import Record
-from colangevin.lab.cli.bench import run_bench
+from colangevin.lab.cli.bench_command import run_bench
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -45,7 +45,7 @@ def main() -> int:
     record.bars = bars.judge(record)
     record.save(stored)
     plot.save(record, RESULTS / "bench.png")
-    page = report.markdown(record, picture=report.DOCS_PICTURE, json=report.DOCS_JSON)
+    page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)
     PAGE.write_text(page, encoding="utf-8")
     for path in (stored, RESULTS / "bench.png", PAGE):
         print(f"Wrote {path.relative_to(ROOT)}")

@@ -7,7 +7,8 @@ import torch
 from typer.testing import CliRunner
 
 from colangevin.ensemble import Ensemble
-from colangevin.lab.bench import bars, literal, machine, peers, report, scaling, seeds, works
+from colangevin.lab.bench import bars, peers, presenting, printed_formulas, scaling, seeds, works
+from colangevin.lab.bench.benchmark import LETTERS, PACKAGES, Settings, run
 from colangevin.lab.bench.contestant import (
     GRADIENT_NORM,
     NotInstalled,
@@ -17,13 +18,12 @@ from colangevin.lab.bench.contestant import (
     draw_pool,
     orthogonality,
 )
-from colangevin.lab.bench.measure import Environment, measure
+from colangevin.lab.bench.measuring import Environment, measure
 from colangevin.lab.bench.ours import cola, kept_bytes
 from colangevin.lab.bench.record import Record, Row
-from colangevin.lab.bench.run import LETTERS, Settings, run
 from colangevin.lab.bench.timing import Effort, run_on, scratch_bytes
 from colangevin.lab.bench.works import Entry, Sizes, Work
-from colangevin.lab.cli.bench import run_bench
+from colangevin.lab.cli.bench_command import run_bench
 from colangevin.lab.cli.main import app
 from colangevin.optimizers import CoLA
 
@@ -65,7 +65,7 @@ def eager_on_one_thread():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("ours", "training"):
+        for module in ("ours", "training_steps"):
             patch.setattr(
                 f"colangevin.lab.bench.{module}.CoLA",
                 lambda *args, fused=None, **options: CoLA(*args, **options),
@@ -128,7 +128,7 @@ def test_peers_are_measured_or_say_why_not(tiny_run):
 
 def test_record_says_when_where_and_with_what(tiny_run):
     record = tiny_run[2]
-    for key in ("date", "cpu", "cores", "threads", "python", "torch", *machine.PACKAGES):
+    for key in ("date", "cpu", "cores", "threads", "python", "torch", *PACKAGES):
         assert record.machine[key]
     assert record.machine["threads"] == 1
     assert record.settings["seed"] == 0
@@ -138,7 +138,7 @@ def test_record_says_when_where_and_with_what(tiny_run):
 def test_page_shows_all_rows_and_bars(tiny_run):
     _, directory, record = tiny_run
     page = (directory / "bench.md").read_text(encoding="utf-8")
-    assert page == report.markdown(record, picture="bench.png", json="bench.json")
+    assert page == presenting.markdown(record, picture="bench.png", json="bench.json")
     for row in record.rows:
         assert row.label in page
     for bar in record.bars:
@@ -253,9 +253,9 @@ def test_gradients_have_the_stated_norm_and_change_their_sign():
 
 
 def test_printed_formulas_move_weights_as_the_library_does():
-    setting = setting_of(*MIXED, reference=literal.load(REFERENCE))
+    setting = setting_of(*MIXED, reference=printed_formulas.load(REFERENCE))
     pool = draw_pool(MIXED, 2, torch.Generator().manual_seed(1), CPU)
-    both = [cola()(setting), literal.literal(setting)]
+    both = [cola()(setting), printed_formulas.printed(setting)]
     for contestant in both:
         contestant.feed(pool)
         run_on(contestant, 30, math.inf)
@@ -267,7 +267,7 @@ def test_printed_formulas_move_weights_as_the_library_does():
 
 def test_printed_formulas_need_their_file():
     with pytest.raises(NotInstalled, match="--reference"):
-        literal.literal(setting_of(*MIXED))
+        printed_formulas.printed(setting_of(*MIXED))
 
 
 PEERS = {
@@ -382,7 +382,7 @@ def test_powers_are_fitted_to_the_larger_sizes():
 
 def test_page_is_in_step_with_the_results():
     record = Record.load(ROOT / "benchmarks" / "results" / "bench.json")
-    page = report.markdown(record, picture=report.DOCS_PICTURE, json=report.DOCS_JSON)
+    page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)
     assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == page
     assert (ROOT / "benchmarks" / "results" / "bench.png").is_file()
     assert list(record.works) == list(LETTERS)

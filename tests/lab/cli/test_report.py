@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import walks
 from colangevin.lab.cli.main import app
 from colangevin.lab.experiments import registry
-from colangevin.lab.experiments.page import page
+from colangevin.lab.experiments.reproduction_page import page
 from colangevin.lab.experiments.results import read_results
 from colangevin.lab.experiments.running import reproduce
 

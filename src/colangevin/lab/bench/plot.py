@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from colangevin.lab.bench.presenting import sections
 from colangevin.lab.bench.record import Record, Row
-from colangevin.lab.bench.report import sections
 from colangevin.lab.bench.scaling import LINEAR_FROM
 
 OURS = "#b2182b"

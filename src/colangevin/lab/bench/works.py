@@ -10,8 +10,8 @@ from torch import nn
 
 from colangevin.lab.bench import peers
 from colangevin.lab.bench.contestant import Weight
-from colangevin.lab.bench.literal import ITERATIONS, literal
 from colangevin.lab.bench.ours import Build, cola, draw_alone
+from colangevin.lab.bench.printed_formulas import ITERATIONS, printed
 from colangevin.lab.models import resnet
 
 SGD = "SGD, fused"
@@ -161,7 +161,7 @@ def work_a(sizes: Sizes) -> Work:
         Entry(NOISY_FUSED, cola(noise=True, fused=True), ours=True),
         Entry(NOISY_EAGER, cola(noise=True, fused=False), ours=True),
         Entry(DRAW, draw_alone),
-        Entry(LITERAL_CIRCLE, literal),
+        Entry(LITERAL_CIRCLE, printed),
     ]
     title = f"circle constraints, network 784-{sizes.hidden}-10"
     return Work("a", title, mlp_weights(sizes.hidden), entries)
@@ -183,7 +183,7 @@ def work_b(sizes: Sizes) -> Work:
         Entry(MUON, peers.muon, to, cubic=True),
         Entry(SGD_MOMENTUM, peers.sgd(momentum=True), to),
         Entry(ADAM, peers.torch_optimizer("Adam", fused=True), to),
-        Entry(LITERAL, literal, to),
+        Entry(LITERAL, printed, to),
         Entry(CANONICAL, peers.geoopt(canonical=True), to, cubic=True),
         Entry(TORCH, peers.parametrized("torch"), to, cubic=True),
         Entry(GEOTORCH, peers.parametrized("geotorch"), to, cubic=True),
@@ -219,7 +219,7 @@ def work_c(sizes: Sizes) -> Work:
         Entry(CANONICAL, peers.geoopt(canonical=True), to),
         Entry(TORCH, peers.parametrized("torch"), to),
         Entry(GEOTORCH, peers.parametrized("geotorch"), to),
-        Entry(LITERAL, literal, to),
+        Entry(LITERAL, printed, to),
     ]
     title = f"{sizes.matrices} orthogonal matrices of {shape[0]} × {shape[1]}, lr 0.5"
     return Work("c", title, weights, entries, lr=0.5)
@@ -241,7 +241,7 @@ def work_d(sizes: Sizes) -> Work:
         Entry(MUON + " and SGD", peers.muon, cubic=True),
         Entry(ADAM, peers.torch_optimizer("Adam", fused=True)),
         Entry(CANONICAL + " and SGD", peers.geoopt(canonical=True), cubic=True),
-        Entry(LITERAL, literal),
+        Entry(LITERAL, printed),
     ]
     title = (
         f"{sizes.layers}-layer transformer encoder of width {n}: attention matrices orthogonal, "

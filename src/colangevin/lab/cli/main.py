@@ -21,7 +21,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def main() -> None:
+def program() -> None:
     """Constrained Langevin dynamics: a demo, benchmarks, and the paper's experiments."""
 
 
@@ -40,7 +40,7 @@ def demo(
 ) -> None:
     """Train five methods on the two-turn spiral; print a table and draw a picture."""
     # Imported here: torch and matplotlib take seconds, and --help needs neither.
-    from colangevin.lab.cli.demo import run_demo
+    from colangevin.lab.cli.demo_command import run_demo
 
     raise typer.Exit(run_demo(seed=seed, epochs=epochs, out=out, jobs=jobs))
 
@@ -67,7 +67,7 @@ def bench(
     ] = None,
 ) -> None:
     """Time the optimizer against others, with memory and violation; < 5 minutes on 2 cores."""
-    from colangevin.lab.cli.bench import run_bench
+    from colangevin.lab.cli.bench_command import run_bench
 
     raise typer.Exit(
         run_bench(
@@ -105,7 +105,7 @@ def reproduce(
     ] = None,
 ) -> None:
     """Run an experiment of the paper; it can be stopped at any time and resumed."""
-    from colangevin.lab.cli.reproduce import run_reproduce
+    from colangevin.lab.cli.reproduce_command import run_reproduce
 
     raise typer.Exit(
         run_reproduce(
@@ -131,7 +131,7 @@ def report(
     ] = None,
 ) -> None:
     """Draw figures, tables and one HTML report from the records of experiments."""
-    from colangevin.lab.cli.report import run_report
+    from colangevin.lab.cli.report_command import run_report
 
     raise typer.Exit(run_report(directory=directory, page=page))
 

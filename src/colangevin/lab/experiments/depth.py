@@ -19,7 +19,7 @@ from colangevin.ensemble import Ensemble
 from colangevin.lab.data import FOUR_TURNS
 from colangevin.lab.experiments import ensembles, spiral
 from colangevin.lab.experiments.experiment import Job, Settings, seeds_of
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.spiral import Points
 from colangevin.lab.models import mlp
 

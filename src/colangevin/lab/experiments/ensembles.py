@@ -11,7 +11,7 @@ from torch import Tensor
 
 from colangevin.ensemble import Ensemble
 from colangevin.ensemble.fitting import widen
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.values import plain
 
 Measure: TypeAlias = Callable[[Ensemble], Mapping[str, Tensor]]

@@ -16,7 +16,7 @@ from colangevin.errors import RecordError
 from colangevin.lab import machine
 from colangevin.lab.experiments import datasets
 from colangevin.lab.experiments.experiment import RUNS, Experiment, Job
-from colangevin.lab.experiments.log import Log, checkpoint_path, plain_settings, read_checkpoint
+from colangevin.lab.experiments.job_log import Log, checkpoint_path, plain_settings, read_checkpoint
 from colangevin.lab.experiments.records import Record, Records, read_record, read_records
 from colangevin.lab.experiments.workers import KeepGoing, processors, run_queue
 from colangevin.lab.experiments.writing import sweep

@@ -23,7 +23,7 @@ from colangevin.lab.data import TWO_TURNS, Spiral
 from colangevin.lab.experiments import ensembles
 from colangevin.lab.experiments.comparing import Quantity
 from colangevin.lab.experiments.experiment import Settings, seeds_of
-from colangevin.lab.experiments.log import Log, read_tensors
+from colangevin.lab.experiments.job_log import Log, read_tensors
 from colangevin.lab.experiments.writing import replacing
 from colangevin.lab.models import mlp
 

@@ -18,7 +18,7 @@ from colangevin.lab.experiments.experiment import (
     Table,
     seeds_of,
 )
-from colangevin.lab.experiments.log import Log, pack
+from colangevin.lab.experiments.job_log import Log, pack
 from colangevin.lab.experiments.records import Records
 from colangevin.lab.experiments.spiral_plot import draw_curves, draw_regions
 

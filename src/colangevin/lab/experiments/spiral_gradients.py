@@ -19,7 +19,7 @@ from colangevin.lab.experiments.experiment import (
     Settings,
     Table,
 )
-from colangevin.lab.experiments.log import Log, pack, unpack
+from colangevin.lab.experiments.job_log import Log, pack, unpack
 from colangevin.lab.experiments.records import Record, Records
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colangevin.lab.experiments.curves import COLORS, band, factor_of, say_bands
-from colangevin.lab.experiments.log import unpack
+from colangevin.lab.experiments.job_log import unpack
 from colangevin.lab.experiments.records import Records
 
 if TYPE_CHECKING:

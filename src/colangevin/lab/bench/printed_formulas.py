@@ -47,7 +47,7 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-def literal(setting: Setting) -> Contestant:
+def printed(setting: Setting) -> Contestant:
     """OBA at temperature 0 by the printed formulas, one weight after the other."""
     reference: Any = setting.reference
     if reference is None:

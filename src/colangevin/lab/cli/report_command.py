@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, complain
-from colangevin.lab.experiments.html_report import html_report
-from colangevin.lab.experiments.page import page as markdown_page
-from colangevin.lab.experiments.page import verdict_counts
+from colangevin.lab.experiments.browser_report import html_report
+from colangevin.lab.experiments.reproduction_page import page as markdown_page
+from colangevin.lab.experiments.reproduction_page import verdict_counts
 from colangevin.lab.experiments.results import Results, headline, read_results, write_files
 from colangevin.lab.experiments.writing import write_text
 

@@ -10,9 +10,9 @@ from types import ModuleType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from colangevin.lab.bench import literal, report
+from colangevin.lab.bench import presenting, printed_formulas
+from colangevin.lab.bench.benchmark import LETTERS, Settings, full, quick, run, ticks
 from colangevin.lab.bench.record import Record
-from colangevin.lab.bench.run import LETTERS, Settings, full, quick, run, ticks
 from colangevin.lab.bench.timing import Effort
 from colangevin.lab.bench.works import QUICK, Sizes
 
@@ -58,13 +58,13 @@ def run_bench(
             threads=threads,
             seed=seed,
         )
-        module = None if reference is None else literal.load(reference)
+        module = None if reference is None else printed_formulas.load(reference)
         _prepare(out)
     except (OSError, TypeError, ValueError) as error:
         Console(stderr=True).print(f"cola bench: {error}", soft_wrap=True, markup=False)
         return BAD_ARGUMENT
     record = _run_with_progress(settings, module, console)
-    for table in report.tables(record):
+    for table in presenting.tables(record):
         console.print(table)
     if not record.complete:
         console.print("Stopped; this is what is done.")
@@ -118,7 +118,7 @@ def _write(record: Record, out: Path, console: Console) -> None:
     paths = [out / f"{NAME}{suffix}" for suffix in (".json", ".png", ".md")]
     record.save(paths[0])
     plot.save(record, paths[1])
-    page = report.markdown(record, picture=paths[1].name, json=paths[0].name)
+    page = presenting.markdown(record, picture=paths[1].name, json=paths[0].name)
     paths[2].write_text(page, encoding="utf-8")
     for path in paths:
         console.print(f"Wrote {path}", soft_wrap=True, markup=False, highlight=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from colangevin.lab.bench import text
+from colangevin.lab.bench import page_words
 from colangevin.lab.bench.record import Bar, Record, Row
 
 DOCS_PICTURE = "../benchmarks/results/bench.png"
@@ -137,12 +137,12 @@ def _bar_table(bars: Sequence[Bar]) -> Table:
 def markdown(record: Record, picture: str, json: str) -> str:
     """The page; ``picture`` and ``json`` are links to the files of the same run."""
     parts = [
-        text.INTRODUCTION.format(json=json),
+        page_words.INTRODUCTION.format(json=json),
         f"![Ratios by work, and scaling]({picture})\n",
         _machine(record),
-        text.BARS,
+        page_words.BARS,
         _bars(record.bars),
-        text.READING,
+        page_words.READING,
     ]
     for letter, title, rows in sections(record):
         parts.append(f"## ({letter}) {title}\n\n" + _rows(rows))

@@ -8,17 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 import torch
 
+import colangevin
 from colangevin import checks
-from colangevin.lab.bench import bars, machine, scaling, seeds
-from colangevin.lab.bench.measure import Environment, measure
+from colangevin.lab.bench import bars, scaling, seeds
+from colangevin.lab.bench.measuring import Environment, measure
 from colangevin.lab.bench.record import Record
 from colangevin.lab.bench.timing import Effort, Tick
-from colangevin.lab.bench.training import work_e
+from colangevin.lab.bench.training_steps import work_e
 from colangevin.lab.bench.works import Sizes, Work, work_a, work_b, work_c, work_d
-from colangevin.lab.machine import threads
+from colangevin.lab.machine import circumstances, threads
 
 LETTERS: dict[str, Callable[[Sizes], list[Work]]] = {
     "a": lambda sizes: [work_a(sizes)],
@@ -30,6 +32,8 @@ LETTERS: dict[str, Callable[[Sizes], list[Work]]] = {
     "g": seeds.work_g,
 }
 
+PACKAGES = ("geoopt", "geotorch", "pogo-torch")
+"""Peers whose versions the record keeps."""
 LARGEST_SEED = 2**31 - 1
 
 
@@ -82,7 +86,7 @@ def run(settings: Settings, reference: ModuleType | None, tick: Tick) -> Record:
     with threads(settings.threads), warnings.catch_warnings():
         # What peers warn of is theirs, and what the library warns of becomes a note.
         warnings.simplefilter("ignore")
-        record = Record(machine.describe(device), asdict(settings))
+        record = Record(_machine(device), asdict(settings))
         try:
             for letter in settings.works:
                 begun = time.perf_counter()
@@ -94,6 +98,10 @@ def run(settings: Settings, reference: ModuleType | None, tick: Tick) -> Record:
     record.bars = bars.judge(record)
     record.seconds = round(time.perf_counter() - start, 1)
     return record
+
+
+def _machine(device: torch.device) -> dict[str, Any]:
+    return {"colangevin": colangevin.__version__, **circumstances(device, PACKAGES)}
 
 
 def _run_letter(

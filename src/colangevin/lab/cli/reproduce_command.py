@@ -22,12 +22,13 @@ from rich.table import Table
 from colangevin.errors import DataError, RecordError
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
 from colangevin.lab.cli.interrupt import interrupt_flag
-from colangevin.lab.cli.report import print_results, say_written, write_report
+from colangevin.lab.cli.report_command import print_results, say_written, write_report
 from colangevin.lab.experiments.records import read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS, find
-from colangevin.lab.experiments.results import duration, results_of, sentence
+from colangevin.lab.experiments.results import results_of
 from colangevin.lab.experiments.running import Plan, prepare
 from colangevin.lab.experiments.running import run as run_plan
+from colangevin.lab.experiments.wording import duration, sentence
 
 
 def run_reproduce(

@@ -9,14 +9,8 @@ from pathlib import Path
 
 from colangevin.lab.experiments.experiment import VERDICTS, Experiment
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.experiments.results import (
-    Results,
-    capital,
-    duration,
-    headline,
-    markdown_table,
-    sentence,
-)
+from colangevin.lab.experiments.results import Results, headline
+from colangevin.lab.experiments.wording import capital, duration, markdown_table, sentence
 
 INTRODUCTION = """# Reproduction
 

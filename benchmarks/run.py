@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from colangevin.lab.bench import bars, plot, presenting
+from colangevin.lab.bench import plot, presenting
 from colangevin.lab.bench.record import Record
 from colangevin.lab.cli.bench_command import run_bench
 
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument(
         "--page-only",
         action="store_true",
-        help="no new figures: judge, draw and describe the stored ones again",
+        help="no new figures: draw and describe the stored ones again",
     )
     arguments = parser.parse_args()
     stored = RESULTS / "bench.json"
@@ -41,9 +41,7 @@ def main() -> int:
                 return code
             RESULTS.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(Path(folder) / stored.name, stored)
-    record = Record.load(stored)
-    record.bars = bars.judge(record)
-    record.save(stored)
+    record = Record.load(stored)  # with the bars that the run was judged by
     plot.save(record, RESULTS / "bench.png")
     page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)
     PAGE.write_text(page, encoding="utf-8")

@@ -19,13 +19,13 @@ from colangevin.lab.bench.measuring import Environment, measure
 from colangevin.lab.bench.record import Record
 from colangevin.lab.bench.timing import Effort, Tick
 from colangevin.lab.bench.training_steps import work_e
-from colangevin.lab.bench.works import Sizes, Work, work_a, work_b, work_c, work_d
+from colangevin.lab.bench.works import Sizes, Work, work_a, work_b, work_c, work_d, work_one
 from colangevin.lab.machine import circumstances, threads
 
 LETTERS: dict[str, Callable[[Sizes], list[Work]]] = {
     "a": lambda sizes: [work_a(sizes)],
     "b": lambda sizes: [work_b(sizes)],
-    "c": lambda sizes: [work_c(sizes)],
+    "c": lambda sizes: [work_c(sizes), work_one(sizes)],
     "d": lambda sizes: [work_d(sizes)],
     "e": work_e,
     "f": scaling.work_f,
@@ -79,25 +79,44 @@ def ticks(settings: Settings) -> int:
     return total
 
 
-def run(settings: Settings, reference: ModuleType | None, tick: Tick) -> Record:
-    """Run the works; an interruption ends the run with what is done."""
+def run(
+    settings: Settings,
+    reference: ModuleType | None,
+    tick: Tick,
+    save: Callable[[Record], None] = lambda record: None,
+) -> Record:
+    """Run the works; an interruption ends the run with what is done.
+
+    Args:
+        settings: which works, how large, how long.
+        reference: module of the literal formulas, or None.
+        tick: called whenever a little work is done.
+        save: given the record so far after every work, so that a crash costs one work at most.
+    """
     start = time.perf_counter()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with threads(settings.threads), warnings.catch_warnings():
         # What peers warn of is theirs, and what the library warns of becomes a note.
         warnings.simplefilter("ignore")
-        record = Record(_machine(device), asdict(settings))
+        record = Record(_machine(device), asdict(settings), complete=False)
         try:
             for letter in settings.works:
                 begun = time.perf_counter()
                 _run_letter(letter, settings, reference, device, record, tick)
                 record.work_seconds[letter] = round(time.perf_counter() - begun, 1)
+                _judge(record, start)
+                save(record)
+            record.complete = True
         except KeyboardInterrupt:
-            record.complete = False
+            pass
+    _judge(record, start)
+    return record
+
+
+def _judge(record: Record, start: float) -> None:
     record.slopes = scaling.slopes(record.rows)
     record.bars = bars.judge(record)
     record.seconds = round(time.perf_counter() - start, 1)
-    return record
 
 
 def _machine(device: torch.device) -> dict[str, Any]:

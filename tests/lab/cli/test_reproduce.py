@@ -239,7 +239,9 @@ def refused(out: Path, *arguments: str):
 
 
 def test_records_are_not_overwritten_without_resume(finished):
-    assert_one_line_error(refused(finished), "holds records already", "--resume", "--out")
+    assert_one_line_error(
+        refused(finished), "holds records of this run already", "--resume", "--out"
+    )
 
 
 def test_resume_with_other_settings_names_each_of_them(finished):
@@ -251,6 +253,13 @@ def test_resume_with_other_settings_names_each_of_them(finished):
 def test_resume_with_another_scale_is_refused(finished):
     result = refused(finished, "--resume", "--scale", "laptop")
     assert_one_line_error(result, "scale was smoke, now laptop", "runs was 2, now 4")
+
+
+def test_another_scale_after_smoke_is_told_the_way_out(finished):
+    """Going on is no way out, so that it is not advised."""
+    result = refused(finished, "--scale", "laptop")
+    assert_one_line_error(result, "scale was smoke, now laptop", "another directory with --out")
+    assert "--resume" not in result.stderr
 
 
 def test_record_of_an_unknown_job_is_refused(finished):

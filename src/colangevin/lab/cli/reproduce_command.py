@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from colangevin.errors import DataError, RecordError
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
 from colangevin.lab.cli.interrupt import interrupt_flag
+from colangevin.lab.cli.job_bars import run_with_progress
 from colangevin.lab.cli.report_command import print_results, say_written, write_report
 from colangevin.lab.experiments.records import read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS, find
 from colangevin.lab.experiments.results import results_of
 from colangevin.lab.experiments.running import Plan, prepare
-from colangevin.lab.experiments.running import run as run_plan
-from colangevin.lab.experiments.wording import duration, sentence
+from colangevin.lab.experiments.wording import sentence
 
 
 def run_reproduce(
@@ -61,7 +51,7 @@ def _carry_out(plan: Plan, again: str, console: Console) -> int:
     try:
         with interrupt_flag() as interrupted:
             _announce(plan, console)
-            complete = _run_with_progress(plan, console, interrupted)
+            complete = run_with_progress(plan, console, interrupted)
         if complete:
             results = results_of(read_records(plan.directory))
             written = write_report([results], plan.directory)
@@ -85,47 +75,6 @@ def _announce(plan: Plan, console: Console) -> None:
         f"{len(plan.todo)} of {count} jobs to do, {plan.processes} at once.",
     ]
     console.print("\n".join(lines), markup=False, highlight=False)
-
-
-def _run_with_progress(plan: Plan, console: Console, interrupted: Callable[[], bool]) -> bool:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        bars = _Bars(progress, plan)
-
-        def report(job: str, done: float) -> bool:
-            if job:
-                bars.update(job, done)
-            return not interrupted()
-
-        return run_plan(plan, report)
-
-
-class _Bars:
-    """A bar for each job that is at work, one for all of them, and a line for what is done."""
-
-    def __init__(self, progress: Progress, plan: Plan) -> None:
-        self._progress = progress
-        self._bars: dict[str, TaskID] = {}
-        self._shares = dict.fromkeys(plan.todo, 0.0)
-        self._started: dict[str, float] = {}
-        self._all = progress.add_task("all jobs", total=max(1, len(plan.todo)))
-
-    def update(self, job: str, done: float) -> None:
-        if job not in self._bars:
-            self._bars[job] = self._progress.add_task(job, total=1.0)
-            self._started[job] = time.perf_counter()
-        if done >= 1.0 > self._shares[job]:
-            seconds = duration(time.perf_counter() - self._started[job])
-            self._progress.console.print(f"{job}: done, {seconds}", highlight=False)
-            self._progress.update(self._bars[job], visible=False)
-        self._shares[job] = done
-        self._progress.update(self._bars[job], completed=done)
-        self._progress.update(self._all, completed=sum(self._shares.values()))
 
 
 def _list() -> Table:

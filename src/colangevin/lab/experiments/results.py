@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from colangevin.errors import RecordError
-from colangevin.lab.experiments.experiment import REPRODUCED, Claim, Experiment, Table
+from colangevin.lab.experiments.experiment import NOT_MEASURED, REPRODUCED, Claim, Experiment, Table
 from colangevin.lab.experiments.records import Records, read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS, find
 from colangevin.lab.experiments.wording import markdown_table, sentence
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 DPI = 120
 
 
-SMALL = ("smoke", "laptop")
+SMALL = ("laptop",)
 """Scales at which nothing is reproduced but an ordering."""
+TRIAL = ("smoke", "demo")
+"""Scales that are too small to say anything about the paper."""
 
 
 def modest(claim: Claim, scale: str) -> Claim:
@@ -32,7 +34,12 @@ def modest(claim: Claim, scale: str) -> Claim:
     Example:
         >>> modest(Claim("accuracy", "97", "97.1 (2 runs)", REPRODUCED), "laptop").verdict
         'reproduced in ordering only'
+        >>> modest(Claim("accuracy", "97", "51 (2 runs)", "not reproduced"), "smoke").verdict
+        'not measured'
     """
+    if scale in TRIAL:
+        why = f"the scale {scale} only shows that everything runs"
+        return replace(claim, verdict=NOT_MEASURED, why=why)
     if scale not in SMALL or claim.verdict != REPRODUCED:
         return claim
     return claim.reduced(f"holds at the scale {scale}, which is reduced")
@@ -80,6 +87,11 @@ class Results:
             where = self.records.directory or self.experiment.name
             reason = f"{type(error).__name__}: {error}"
             raise RecordError(f"a record in {where} is damaged ({reason})") from error
+
+    @property
+    def trial(self) -> bool:
+        """Whether the run is too small to say anything about the paper."""
+        return self.records.settings.get("scale") in TRIAL
 
     @property
     def scale(self) -> str:

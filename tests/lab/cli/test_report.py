@@ -195,6 +195,12 @@ def test_damaged_record_is_named_and_nothing_is_written(out):
     assert {path.suffix for path in (out / "walks").iterdir()} == {".json"}
 
 
+def test_record_that_is_nested_too_deeply_is_named(out):
+    path = out / "walks" / "narrow.json"
+    path.write_text("[" * 200_000)
+    assert_one_line_error(invoke(out), str(path), "damaged")
+
+
 def test_record_without_what_the_table_needs_is_named(out):
     """Whole as JSON, but not as a record of this experiment."""
     edit(out / "walks" / "narrow.json", final={})

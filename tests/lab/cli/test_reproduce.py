@@ -175,11 +175,14 @@ def test_resume_of_a_complete_run_trains_nothing(tmp_path):
     assert before == {job: (tmp_path / "walks" / f"{job}.json").read_bytes() for job in JOBS}
 
 
-def test_list_names_experiments_scales_times_and_data():
+def test_list_names_experiments_and_data_and_describes_one():
     use(replace(walks.WALKS, name="clothes", data=("fashion-mnist",)))
     result = invoke("list")
     assert result.exit_code == 0
-    for word in ("walks", "random walks", "figure 0", "smoke: 2 runs, 1 s", "fashion-mnist"):
+    for word in ("walks", "clothes", "figure 0", "fashion-mnist"):
+        assert word in result.stdout
+    result = invoke("list", "clothes")
+    for word in ("Random walks", "Figure 0", "smoke: 2 runs, 1 s", "laptop: 4 runs"):
         assert word in result.stdout
 
 

@@ -24,7 +24,7 @@ FLOATS = 16
 
 
 def work_f(sizes: Sizes) -> list[Work]:
-    """One work a size."""
+    """One work per size."""
     title = "scaling"
     found = []
     for count in sizes.parameters:

@@ -16,8 +16,8 @@ from colangevin.errors import DataError, RecordError
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
 from colangevin.lab.cli.interrupt import interrupt_flag
 from colangevin.lab.cli.job_bars import run_with_progress
+from colangevin.lab.cli.narrow_tables import terminal_table
 from colangevin.lab.cli.report_command import say_written
-from colangevin.lab.cli.terminal_table import terminal_table
 from colangevin.lab.experiments import spiral, spiral_classifiers
 from colangevin.lab.experiments.experiment import Table
 from colangevin.lab.experiments.job_log import Log

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, complain
-from colangevin.lab.cli.terminal_table import terminal_table
+from colangevin.lab.cli.narrow_tables import terminal_table
 from colangevin.lab.experiments.browser_report import html_report
 from colangevin.lab.experiments.reproduction_page import page as markdown_page
 from colangevin.lab.experiments.reproduction_page import verdict_counts

@@ -14,11 +14,15 @@ from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
 from colangevin.lab.cli.interrupt import interrupt_flag
 from colangevin.lab.cli.job_bars import run_with_progress
 from colangevin.lab.cli.report_command import print_results, say_written, write_report
+from colangevin.lab.experiments.experiment import Experiment
 from colangevin.lab.experiments.records import read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS, find
 from colangevin.lab.experiments.results import results_of
 from colangevin.lab.experiments.running import Plan, prepare
 from colangevin.lab.experiments.wording import sentence
+
+USUAL = "laptop"
+"""The scale whose time the list shows."""
 
 
 def run_reproduce(
@@ -30,13 +34,16 @@ def run_reproduce(
     out: Path,
     resume: bool,
     jobs: int | None,
+    about: str | None = None,
 ) -> int:
     """Run the experiment, print the table, write figures and report; return the exit code."""
     console = Console()
-    if name == "list":
-        console.print(_list())
-        return 0
     try:
+        if name == "list":
+            _list(console) if about is None else _describe(find(about), console)
+            return 0
+        if about is not None:
+            raise ValueError(f"one experiment at a time, got {name} and {about}")
         plan = prepare(find(name), scale, runs, seed, data, out, resume, jobs)
     except (OSError, ValueError) as error:
         complain("reproduce", error)
@@ -77,16 +84,29 @@ def _announce(plan: Plan, console: Console) -> None:
     console.print("\n".join(lines), markup=False, highlight=False)
 
 
-def _list() -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    for header in ("name", "what", "source", "scales and rough times", "data"):
-        table.add_column(header, no_wrap=header in ("name", "data"))
+def _list(console: Console) -> None:
+    """One line per experiment."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for header in ("name", "paper", "laptop", "data"):
+        table.add_column(header, no_wrap=True)
     for experiment in EXPERIMENTS.values():
-        scales = [
-            f"{scale}: {settings['runs']} run{'' if settings['runs'] == 1 else 's'}"
-            + (f", {experiment.times[scale]}" if scale in experiment.times else "")
-            for scale, settings in experiment.scales.items()
-        ]
+        source = experiment.source.partition(" (")[0]
         data = ", ".join(experiment.data) or "none"
-        table.add_row(experiment.name, experiment.title, experiment.source, "\n".join(scales), data)
-    return table
+        table.add_row(experiment.name, source, experiment.times.get(USUAL, ""), data)
+    console.print(table)
+    console.print("What one is, and its scales: cola reproduce list NAME", highlight=False)
+
+
+def _describe(experiment: Experiment, console: Console) -> None:
+    """Everything that is to be known before a run."""
+    lines = [
+        f"{experiment.name}: {sentence(experiment.title)}",
+        f"{sentence(experiment.source)} Data: {', '.join(experiment.data) or 'none'}.",
+        sentence(experiment.note),
+        "Scales, with rough times on two cores:",
+    ]
+    for scale, settings in experiment.scales.items():
+        runs = f"{settings['runs']} run{'' if settings['runs'] == 1 else 's'}"
+        time = f", {experiment.times[scale]}" if scale in experiment.times else ""
+        lines.append(f"  {scale}: {runs}{time}")
+    console.print("\n".join(filter(None, lines)), markup=False, highlight=False)

@@ -76,7 +76,7 @@ NOTE = (
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a method."""
+    """One job per method."""
     return [Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
 
 

@@ -90,7 +90,7 @@ class Images(NamedTuple):
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a method; with ``grid_runs``, one a cell of table 4.3 that is not among them."""
+    """One job per method; with ``grid_runs``, one per cell of table 4.3 that is not among them."""
     shared = {key: value for key, value in settings.items() if key != "grid_runs"}
     found = [Job(NAME, name, {**shared, **own}) for name, own in METHODS.items()]
     for (lr, momentum, decay), _ in fashion_findings.TABLE.items():
@@ -218,8 +218,8 @@ EXPERIMENT = Experiment(
         "The full scale is the paper's. The 10,000 training images are a random part of the "
         "official training set, one for all runs; the test images are the other 50,000 and the "
         "official test set. Pixels are between 0 and 1; biases are unconstrained. Results are "
-        "those after the last epoch. The scale grid adds the rest of table 4.3 to the records "
-        "of full, one run a cell."
+        "those after the last epoch. `--scale grid` adds the rest of table 4.3 to the results of "
+        "`--scale full`, with one run per cell."
     ),
     times={"smoke": "5 s", "laptop": "4 min", "full": "80 min", "grid": "100 min"},
 )

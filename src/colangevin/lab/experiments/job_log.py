@@ -93,7 +93,7 @@ class Log:
         return self._going
 
     def append(self, **row: Any) -> None:
-        """Add a time point to the history: numbers, or lists with a number a run.
+        """Add a time point to the history: numbers, or lists with a number per run.
 
         A column that a row leaves out holds None there.
         """

@@ -148,7 +148,7 @@ def read_results(directory: Path) -> list[Results]:
         directory: ``out/<experiment>``, or ``out``.
 
     Returns:
-        One entry an experiment, in the order of the registry.
+        One entry per experiment, in the order of the registry.
 
     Raises:
         ValueError: if there are no records, one is damaged, or an experiment is unknown.

@@ -29,7 +29,7 @@ PAPER = {
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a method, with the settings of the classifiers' job."""
+    """One job per method, with the settings of the classifiers' job."""
     return [Job(NAME, name, {**settings, **own}) for name, own in spiral.METHODS.items()]
 
 

@@ -157,6 +157,7 @@ def quick(effort: Effort) -> Effort:
         round_seconds=min(effort.round_seconds, 0.02),
         seconds=min(effort.seconds, 0.5),
         patience=min(effort.patience, 1.0),
+        settling=min(effort.settling, 50),
         ours_seconds=min(effort.ours_seconds, 1.0),
         peers_seconds=min(effort.peers_seconds, 0.2),
     )

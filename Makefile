@@ -7,7 +7,10 @@ PINS := pyproject.toml constraints.txt
 
 .PHONY: demo test lint test-oldest test-newest bench clean
 
-demo: $(VENV)/.cli
+# pip says nothing while it works, so that someone has to say why nothing happens.
+demo:
+	@test -e $(VENV)/.cli || echo "Installing torch and the rest into $(VENV): minutes, the first time."
+	@$(MAKE) --no-print-directory $(VENV)/.cli
 	$(BIN)/cola demo
 
 # One command a line: make stops at the first that fails.

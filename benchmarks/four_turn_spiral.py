@@ -29,7 +29,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits as cross_entrop
 
 import colangevin as cl
 from colangevin.lab.data.spirals import FOUR_TURNS
-from colangevin.lab.models.mlp import mlp
+from colangevin.lab.models import mlp
 
 RESULTS = Path(__file__).parent / "results" / "four_turn_spiral.json"
 STEPS, POINTS, BATCH, NODES = 20_000, 1_000, 20, 100

@@ -8,9 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from colangevin.lab.bench import bars, plot, report
+from colangevin.lab.bench import plot, presenting
 from colangevin.lab.bench.record import Record
-from colangevin.lab.cli.bench import run_bench
+from colangevin.lab.cli.bench_command import run_bench
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument(
         "--page-only",
         action="store_true",
-        help="no new figures: judge, draw and describe the stored ones again",
+        help="no new figures: draw and describe the stored ones again",
     )
     arguments = parser.parse_args()
     stored = RESULTS / "bench.json"
@@ -41,11 +41,9 @@ def main() -> int:
                 return code
             RESULTS.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(Path(folder) / stored.name, stored)
-    record = Record.load(stored)
-    record.bars = bars.judge(record)
-    record.save(stored)
+    record = Record.load(stored)  # with the bars that the run was judged by
     plot.save(record, RESULTS / "bench.png")
-    page = report.markdown(record, picture=report.DOCS_PICTURE, json=report.DOCS_JSON)
+    page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)
     PAGE.write_text(page, encoding="utf-8")
     for path in (stored, RESULTS / "bench.png", PAGE):
         print(f"Wrote {path.relative_to(ROOT)}")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from colangevin.lab.experiments.page import page
 from colangevin.lab.experiments.registry import EXPERIMENTS
+from colangevin.lab.experiments.reproduction_page import page
 from colangevin.lab.experiments.results import read_results
 
 ROOT = Path(__file__).parents[1]

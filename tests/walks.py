@@ -17,7 +17,7 @@ from torch import Tensor
 
 from colangevin.lab.experiments import registry
 from colangevin.lab.experiments.experiment import Claim, Experiment, Job, Table
-from colangevin.lab.experiments.log import Log, pack, unpack
+from colangevin.lab.experiments.job_log import Log, pack, unpack
 from colangevin.lab.experiments.records import Records
 
 NAME = "walks"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,6 +28,59 @@ def cpu_name() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine() or "unknown"
+
+
+def surroundings() -> dict[str, Any]:
+    """What the last digits of a result may depend on, beside the library and the settings.
+
+    Example:
+        >>> list(surroundings())
+        ['torch', 'python', 'system', 'cpu', 'threads']
+    """
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "cpu": cpu_name(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def circumstances(device: torch.device, packages: Sequence[str] = ()) -> dict[str, Any]:
+    """What a time depends on and a reader must know: versions, machine, date.
+
+    Args:
+        device: where the work is done.
+        packages: whose versions matter as well.
+
+    Example:
+        >>> circumstances(torch.device("cpu"), ["no-such-package"])["no-such-package"]
+        'not installed'
+    """
+    return {
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        **surroundings(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "cores": os.cpu_count(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "load": load_average(),
+        **{name: _version(name) for name in packages},
+    }
+
+
+def load_average() -> float | None:
+    """Processes that ran in the last minute, on average: above 0 the machine was not idle."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):
+        return None
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,23 +8,23 @@ import torch
 from typer.testing import CliRunner
 
 from colangevin.ensemble import Ensemble
-from colangevin.lab.bench import bars, literal, machine, peers, report, scaling, seeds, works
+from colangevin.lab.bench import bars, peers, presenting, printed_formulas, scaling, seeds, works
+from colangevin.lab.bench.benchmark import LETTERS, PACKAGES, Settings, run
 from colangevin.lab.bench.contestant import (
     GRADIENT_NORM,
-    NotInstalled,
     Setting,
+    Unavailable,
     Weight,
     draw_initial,
     draw_pool,
     orthogonality,
 )
-from colangevin.lab.bench.measure import Environment, measure
+from colangevin.lab.bench.measuring import Environment, measure
 from colangevin.lab.bench.ours import cola, kept_bytes
 from colangevin.lab.bench.record import Record, Row
-from colangevin.lab.bench.run import LETTERS, Settings, run
 from colangevin.lab.bench.timing import Effort, run_on, scratch_bytes
 from colangevin.lab.bench.works import Entry, Sizes, Work
-from colangevin.lab.cli.bench import run_bench
+from colangevin.lab.cli.bench_command import run_bench
 from colangevin.lab.cli.main import app
 from colangevin.optimizers import CoLA
 
@@ -54,6 +55,7 @@ HASTE = Effort(
     seconds=0.02,
     patience=30.0,
     steps=12,
+    settling=2,
     ours_seconds=30.0,
     peers_seconds=0.05,
 )
@@ -65,14 +67,14 @@ def eager_on_one_thread():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("ours", "training"):
+        for module in ("ours", "training_steps"):
             patch.setattr(
                 f"colangevin.lab.bench.{module}.CoLA",
                 lambda *args, fused=None, **options: CoLA(*args, **options),
             )
         patch.setattr(
             "colangevin.lab.bench.seeds.Ensemble",
-            lambda *args, compile=None, **options: Ensemble(*args, compile=False, **options),
+            partial(Ensemble, compile=False),
         )
         yield
     torch.set_num_threads(threads)
@@ -109,11 +111,15 @@ def test_every_work_has_rows_of_ours_with_time_memory_and_violation(tiny_run):
         rows = [row for row in record.of_work(letter) if row.ours]
         assert rows
         for row in rows:
+            if row.label == seeds.ADLALA and row.note:
+                assert "takes no method" in row.note
+                continue
             assert row.seconds is not None and row.seconds > 0.0, row
+            assert row.first is not None and row.first > 0.0, row
             assert row.ratio is not None and row.baseline is not None, row
             assert row.state is not None, row
             assert row.steps >= 3, row
-            if row.label == seeds.ENSEMBLE:  # without constraints
+            if row.label in (seeds.ENSEMBLE, seeds.ADLALA):  # without constraints
                 assert row.violation is None
                 continue
             assert row.violation is not None and row.violation < 1e-5, row
@@ -128,7 +134,7 @@ def test_peers_are_measured_or_say_why_not(tiny_run):
 
 def test_record_says_when_where_and_with_what(tiny_run):
     record = tiny_run[2]
-    for key in ("date", "cpu", "cores", "threads", "python", "torch", *machine.PACKAGES):
+    for key in ("date", "cpu", "cores", "threads", "python", "torch", *PACKAGES):
         assert record.machine[key]
     assert record.machine["threads"] == 1
     assert record.settings["seed"] == 0
@@ -138,7 +144,7 @@ def test_record_says_when_where_and_with_what(tiny_run):
 def test_page_shows_all_rows_and_bars(tiny_run):
     _, directory, record = tiny_run
     page = (directory / "bench.md").read_text(encoding="utf-8")
-    assert page == report.markdown(record, picture="bench.png", json="bench.json")
+    assert page == presenting.markdown(record, picture="bench.png", json="bench.json")
     for row in record.rows:
         assert row.label in page
     for bar in record.bars:
@@ -149,9 +155,10 @@ def test_page_shows_all_rows_and_bars(tiny_run):
 def test_all_bars_are_judged(tiny_run):
     record = tiny_run[2]
     missing = [bar.text for bar in record.bars if bar.met is None]
-    unmeasured = {"orthogonal to geoopt", "POGO"}  # these need packages that may not be there
+    # These need packages that may not be there, or an Ensemble that takes a method.
+    unmeasured = {"orthogonal to geoopt", "POGO", "AdLaLa"}
     assert all(any(word in text for word in unmeasured) for text in missing)
-    assert len(record.bars) == 20
+    assert len(record.bars) == 23
 
 
 def test_json_comes_back_as_it_went(tiny_run, tmp_path):
@@ -180,6 +187,30 @@ def test_interruption_keeps_what_is_done():
     assert list(record.works) == ["a"]
     assert record.of_work("a") and not record.of_work("c")
     assert all(bar.work in ("", "a") for bar in record.bars)
+
+
+def test_what_is_done_is_on_the_disk_before_a_crash(tmp_path, monkeypatch, capsys):
+    def crash(work, environment, tick):
+        if work.letter == "c":
+            raise MemoryError("no more")
+        return measure(work, environment, tick)
+
+    monkeypatch.setattr("colangevin.lab.bench.benchmark.measure", crash)
+    with pytest.raises(MemoryError):
+        run_bench(works="a,c", out=tmp_path, sizes=TINY, effort=HASTE)
+    record = Record.load(tmp_path / "bench.json")
+    assert list(record.works) == ["a"] and record.of_work("a") and not record.complete
+    # No bar is drawn into a pipe: a line says what is done.
+    assert "(a) circle constraints, network 784-8-10: done, " in capsys.readouterr().out
+
+
+def test_full_disk_is_a_line(tmp_path, monkeypatch, capsys):
+    def full(path, text):
+        raise OSError(f"cannot write to {path}: No space left on device")
+
+    monkeypatch.setattr("colangevin.lab.cli.bench_command.write_text", full)
+    assert run_bench(works="a", out=tmp_path, sizes=TINY, effort=HASTE) == 2
+    assert capsys.readouterr().err.startswith("cola bench: cannot write to ")
 
 
 # --- the command --------------------------------------------------------------------------
@@ -253,9 +284,9 @@ def test_gradients_have_the_stated_norm_and_change_their_sign():
 
 
 def test_printed_formulas_move_weights_as_the_library_does():
-    setting = setting_of(*MIXED, reference=literal.load(REFERENCE))
+    setting = setting_of(*MIXED, reference=printed_formulas.load(REFERENCE))
     pool = draw_pool(MIXED, 2, torch.Generator().manual_seed(1), CPU)
-    both = [cola()(setting), literal.literal(setting)]
+    both = [cola()(setting), printed_formulas.printed(setting)]
     for contestant in both:
         contestant.feed(pool)
         run_on(contestant, 30, math.inf)
@@ -266,8 +297,8 @@ def test_printed_formulas_move_weights_as_the_library_does():
 
 
 def test_printed_formulas_need_their_file():
-    with pytest.raises(NotInstalled, match="--reference"):
-        literal.literal(setting_of(*MIXED))
+    with pytest.raises(Unavailable, match="--reference"):
+        printed_formulas.printed(setting_of(*MIXED))
 
 
 PEERS = {
@@ -287,7 +318,7 @@ def test_peers_move_and_stay_orthogonal(name, stacked):
         setting = setting_of(*[Weight((6, 4), "orthogonal")] * 3).stacked()
     try:
         contestant = PEERS[name](setting)
-    except NotInstalled as missing:
+    except Unavailable as missing:
         pytest.skip(str(missing))
     before = [value.detach().clone() for value in contestant.values()]
     contestant.feed(draw_pool(setting.weights, 2, torch.Generator().manual_seed(1), CPU))
@@ -354,19 +385,48 @@ def record_of(*rows: Row) -> Record:
 def test_bars_are_met_missed_or_not_measured():
     record = record_of(
         Row("a", works.SGD_MOMENTUM, seconds=1.0),
-        Row("a", works.CIRCLE_FUSED, ours=True, seconds=2.0, violation=3e-7, steps=7),
-        Row("a", works.CIRCLE_EAGER, ours=True, seconds=9.0, violation=2e-6, steps=9),
+        Row("a", works.CIRCLE, ours=True, seconds=1.2, first=3.0, violation=3e-7, steps=7),
+        Row("a", works.CIRCLE_EAGER, ours=True, seconds=11.0, violation=2e-6, steps=9),
     )
     judged = {bar.text: bar for bar in bars.judge(record)}
-    fused = judged["circle, fused, to fused SGD with momentum"]
-    eager = judged["circle, eager, to fused SGD with momentum"]
-    overdamped = judged["circle overdamped, fused, to fused SGD"]
+    circle = judged["circle, to fused SGD with momentum"]
+    eager = judged["circle without kernels, to fused SGD with momentum"]
+    overdamped = judged["circle overdamped, to fused SGD"]
+    first = judged["first step of a circle optimizer, seconds"]
     (worst,) = [bar for text, bar in judged.items() if text.startswith("largest violation")]
     assert worst.text.endswith("(2 rows ran out of time before, the first after 7)")
-    assert (fused.measured, fused.met, fused.why) == (2.0, True, "")
-    assert (eager.measured, eager.met) == (9.0, False) and eager.why
+    assert (circle.measured, circle.met) == (1.2, True)
+    assert (eager.measured, eager.met) == (11.0, False)
     assert (overdamped.measured, overdamped.met) == (None, None)
+    assert (first.measured, first.met) == (3.0, False)
     assert (worst.measured, worst.met) == (2e-6, False)
+
+
+def test_an_ensemble_has_to_be_faster_than_its_loop():
+    times = {seeds.LOOP: 3.0, seeds.ENSEMBLE: 0.01, seeds.NOISY: 0.1}
+    times |= {seeds.ADLALA_LOOP: 9.0, seeds.ADLALA: 0.3}
+    many = [Row("g", name, series=seeds.SERIES, x=100, seconds=t) for name, t in times.items()]
+    one = [Row("g", seeds.LOOP, series=seeds.SERIES, x=1, seconds=7.0)]
+    found = [(bar.measured, bar.met) for bar in bars.judge(record_of(*one, *many)) if bar.work]
+    assert found == [
+        (pytest.approx(300.0), True),
+        (pytest.approx(30.0), False),
+        (pytest.approx(30.0), True),
+    ]
+    assert presenting.limit(bars.judge(record_of(*many))[0]) == "≥ 150"
+
+
+def test_small_matrices_are_judged_as_a_stack_and_alone():
+    series = works.work_one(TINY).series
+    record = record_of(
+        Row("c", works.POGO_STACKED, seconds=1.0),
+        Row("c", works.ORTHOGONAL_STACKED, ours=True, seconds=0.95),
+        Row("c", works.ORTHOGONAL, ours=True, seconds=0.97),
+        Row("c", works.POGO, series=series, seconds=0.5),
+        Row("c", works.ORTHOGONAL, ours=True, series=series, seconds=0.6),
+    )
+    found = [(bar.measured, bar.met) for bar in bars.judge(record) if "POGO" in bar.text]
+    assert found == [(0.95, False), (0.97, True), (1.2, False)]
 
 
 def test_powers_are_fitted_to_the_larger_sizes():
@@ -382,7 +442,7 @@ def test_powers_are_fitted_to_the_larger_sizes():
 
 def test_page_is_in_step_with_the_results():
     record = Record.load(ROOT / "benchmarks" / "results" / "bench.json")
-    page = report.markdown(record, picture=report.DOCS_PICTURE, json=report.DOCS_JSON)
+    page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)
     assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == page
     assert (ROOT / "benchmarks" / "results" / "bench.png").is_file()
     assert list(record.works) == list(LETTERS)

@@ -3,20 +3,25 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
+from colangevin.lab.cli import demo_command
 from colangevin.lab.cli.interrupt import interrupt_flag
 from colangevin.lab.cli.main import app
-from colangevin.lab.experiments.demo import METHODS, Settings
+from colangevin.lab.experiments import spiral
+from colangevin.lab.experiments.records import Record
+from colangevin.lab.experiments.results import read_results
 
-NAMES = [method.name for method in METHODS]
+NAMES = [method["label"] for method in spiral.METHODS.values()]
+RUNS = demo_command.EXPERIMENT.scales["demo"]["runs"]
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def invoke(*arguments: str):
-    return CliRunner().invoke(app, ["demo", "--jobs", "1", *arguments])
+    return CliRunner().invoke(app, ["demo", "--jobs", "1", *arguments], env={"COLUMNS": "100"})
 
 
 def read_table(path):
@@ -30,11 +35,12 @@ def short_run(tmp_path_factory):
     return invoke("--epochs", "3", "--seed", "7", "--out", str(directory)), directory
 
 
-def test_writes_a_picture_and_a_table_and_says_where(short_run):
+def test_writes_a_picture_a_table_and_records_and_says_where(short_run):
     result, directory = short_run
     assert result.exit_code == 0, result.output
     assert (directory / "demo.png").read_bytes().startswith(PNG_SIGNATURE)
-    assert sorted(path.name for path in directory.iterdir()) == ["demo.csv", "demo.png"]
+    names = sorted(path.name for path in directory.iterdir())
+    assert names == ["demo-records", "demo.csv", "demo.png"]
     for name in ("demo.png", "demo.csv"):
         assert f"Wrote {directory / name}" in result.stdout
 
@@ -47,28 +53,54 @@ def test_table_has_every_method_with_plausible_figures(short_run):
     result, directory = short_run
     rows = read_table(directory / "demo.csv")
     assert [row["method"] for row in rows] == NAMES
-    for row, method in zip(rows, METHODS, strict=True):
+    assert f"over {RUNS} runs" in result.stdout
+    for row, method in zip(rows, spiral.METHODS.values(), strict=True):
+        accuracy, loss = row["test accuracy, %"], row["test loss"]
+        assert f"({RUNS} runs)" in accuracy
         assert row["method"] in result.stdout
-        assert row["test accuracy"] in result.stdout
-        assert 0.0 < float(row["test loss"]) < 2.0
-        assert 40.0 < float(row["train accuracy"].rstrip("%")) <= 100.0
+        assert loss.partition(" ")[0] in result.stdout
+        assert 0.0 < float(loss.partition(" ")[0]) < 2.0
+        assert 40.0 < float(row["train accuracy, %"].partition(" ")[0]) <= 100.0
         assert (row["epochs"], row["seed"]) == ("3", "7")
-        if method.constrained:
-            assert float(row["constraint violation"]) < 1e-6
+        if "radii" in method:
+            assert float(row["violation"]) < 1e-6
         else:
-            assert row["constraint violation"] == "none"
+            assert row["violation"] == "–"
 
 
-def test_out_may_name_the_picture(tmp_path):
+def test_records_are_those_of_a_scale_and_give_no_verdict(short_run):
+    (results,) = read_results(short_run[1] / "demo-records")
+    assert results.experiment is demo_command.EXPERIMENT
+    assert results.records.settings["scale"] == "demo"
+    assert {claim.verdict for claim in results.claims} == {"not measured"}
+    losses = {tuple(record.final["train_loss"]) for record in results.records.values()}
+    assert len(losses) == len(NAMES)  # every option of a method changes something
+
+
+def test_out_may_name_the_picture_and_a_second_run_replaces_the_first(tmp_path, monkeypatch):
+    small = {**demo_command.EXPERIMENT.scales["demo"], "runs": 1, "hidden": 8, "test_points": 50}
+    experiment = replace(demo_command.EXPERIMENT, scales={"demo": small})
+    monkeypatch.setattr(demo_command, "EXPERIMENT", experiment)
     picture = tmp_path / "deep" / "spiral.svg"
-    result = invoke("--epochs", "1", "--out", str(picture))
-    assert result.exit_code == 0, result.output
+    for epochs in ("2", "1"):
+        result = invoke("--epochs", epochs, "--out", str(picture))
+        assert result.exit_code == 0, result.output
     assert b"<svg" in picture.read_bytes()
-    assert len(read_table(picture.with_suffix(".csv"))) == len(METHODS)
+    rows = read_table(picture.with_suffix(".csv"))
+    assert [row["epochs"] for row in rows] == ["1"] * len(NAMES)
+
+
+def test_records_of_another_run_are_not_replaced(tmp_path):
+    folder = tmp_path / "demo-records"
+    folder.mkdir()
+    record = Record("spiral-classifiers", "sgd", 0, {"scale": "full"})
+    (folder / "sgd.json").write_text(record.to_json())
+    assert_one_line_error(invoke("--epochs", "1", "--out", str(tmp_path)), "belongs to another run")
+    assert (folder / "sgd.json").read_text() == record.to_json()
 
 
 def assert_one_line_error(result, word: str) -> None:
-    assert result.exit_code == 2
+    assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert result.stderr.startswith("cola demo: ")
     assert result.stderr.count("\n") == 1
@@ -112,7 +144,7 @@ def test_wrong_type_is_refused():
 def test_help_names_the_default_number_of_epochs():
     result = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
-    assert f"default: {Settings().epochs}" in result.stdout
+    assert f"default: {demo_command.EPOCHS}" in result.stdout
 
 
 def test_first_ctrl_c_raises_a_flag_and_the_second_interrupts():
@@ -157,9 +189,10 @@ def test_ctrl_c_ends_with_what_is_done(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130, errors.decode()
-    assert b"Stopped after" in output
+    assert b"Stopped; this is what is done." in output
     assert b"Traceback" not in errors
     rows = read_table(tmp_path / "demo.csv")
-    assert [row["method"] for row in rows] == NAMES
+    begun = [row["method"] for row in rows]
+    assert begun and begun == [name for name in NAMES if name in begun]
     assert all(1 <= int(row["epochs"]) < 100_000 for row in rows)
     assert (tmp_path / "demo.png").exists()

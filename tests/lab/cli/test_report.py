@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import walks
 from colangevin.lab.cli.main import app
 from colangevin.lab.experiments import registry
-from colangevin.lab.experiments.page import page
+from colangevin.lab.experiments.reproduction_page import page
 from colangevin.lab.experiments.results import read_results
 from colangevin.lab.experiments.running import reproduce
 
@@ -28,7 +28,7 @@ def registered():
 @pytest.fixture
 def out(tmp_path):
     """Records, and nothing else."""
-    reproduce(walks.WALKS, "smoke", out=tmp_path, jobs=1)
+    reproduce(walks.WALKS, "laptop", out=tmp_path, jobs=1)
     assert {path.suffix for path in (tmp_path / "walks").iterdir()} == {".json"}
     return tmp_path
 
@@ -103,8 +103,8 @@ def test_html_stands_alone_and_says_everything(out):
     assert "prefers-color-scheme: dark" in text
     for words in (
         "walks: random walks",
-        "Figure 0. Scale smoke, 2 runs, seed 0. The paper walks further.",
-        "cola reproduce walks --scale smoke --seed 0",
+        "Figure 0. Scale laptop, 4 runs, seed 0. The paper walks further.",
+        "cola reproduce walks --scale laptop --seed 0",
         "distance <wide>",
         "no & reason",
         "not reproduced",
@@ -144,14 +144,24 @@ def test_page_has_every_experiment_with_claims_and_pictures(out, tmp_path):
     result = invoke(out, "--page", target)
     assert result.exit_code == 0, result.output
     text = target.read_text(encoding="utf-8")
-    assert "Figure 0. Scale smoke, 2 runs, seed 0. The paper walks further.\n" in text
+    assert "Figure 0. Scale laptop, 4 runs, seed 0. The paper walks further.\n" in text
     assert "Table 9: not run yet." in text
-    assert "cola reproduce walks --scale smoke --seed 0\n" in text
-    claim = r"\| distance &lt;wide> \| 1 \\\| 2 \| .* ± .* \(2 runs\) \| smoke, 2 runs \| .* \|"
+    assert "cola reproduce walks --scale laptop --seed 0\n" in text
+    claim = r"\| distance &lt;wide> \| 1 \\\| 2 \| .* ± .* \(4 runs\) \| laptop, 4 runs \| .* \|"
     assert re.search(claim + r" reproduced in ordering only \|", text)
     (link,) = re.findall(r"!\[.*\]\((.*)\)", text)
     assert (target.parent / link).resolve() == (out / "walks" / "where-they-went.png").resolve()
     assert page(read_results(out), out, target) == text
+
+
+def test_a_smoke_run_gives_no_verdict(tmp_path):
+    reproduce(walks.WALKS, "smoke", out=tmp_path, jobs=1)
+    result = invoke(tmp_path, "--page", tmp_path / "page.md")
+    assert result.exit_code == 0, result.output
+    assert "too little to judge" in result.stdout
+    for text in (result.stdout, (tmp_path / "report.html").read_text(encoding="utf-8")):
+        assert "reproduced" not in text.split("<body>")[-1]
+    assert "| 2 not measured |" in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 
 def test_several_experiments_make_one_report(out):
@@ -160,7 +170,7 @@ def test_several_experiments_make_one_report(out):
 
     other = replace(walks.WALKS, name="runs", jobs=jobs)
     registry.EXPERIMENTS["runs"] = other
-    reproduce(other, "smoke", out=out, jobs=1)
+    reproduce(other, "laptop", out=out, jobs=1)
     (out / "bench.json").write_text("{}")  # what another command wrote
     result = invoke(out)
     assert result.exit_code == 0, result.output
@@ -183,6 +193,12 @@ def test_damaged_record_is_named_and_nothing_is_written(out):
     path.write_text(path.read_text()[:100])
     assert_one_line_error(invoke(out), str(path), "damaged")
     assert {path.suffix for path in (out / "walks").iterdir()} == {".json"}
+
+
+def test_record_that_is_nested_too_deeply_is_named(out):
+    path = out / "walks" / "narrow.json"
+    path.write_text("[" * 200_000)
+    assert_one_line_error(invoke(out), str(path), "damaged")
 
 
 def test_record_without_what_the_table_needs_is_named(out):

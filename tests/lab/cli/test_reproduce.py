@@ -175,11 +175,14 @@ def test_resume_of_a_complete_run_trains_nothing(tmp_path):
     assert before == {job: (tmp_path / "walks" / f"{job}.json").read_bytes() for job in JOBS}
 
 
-def test_list_names_experiments_scales_times_and_data():
+def test_list_names_experiments_and_data_and_describes_one():
     use(replace(walks.WALKS, name="clothes", data=("fashion-mnist",)))
     result = invoke("list")
     assert result.exit_code == 0
-    for word in ("walks", "random walks", "figure 0", "smoke: 2 runs, 1 s", "fashion-mnist"):
+    for word in ("walks", "clothes", "figure 0", "fashion-mnist"):
+        assert word in result.stdout
+    result = invoke("list", "clothes")
+    for word in ("Random walks", "Figure 0", "smoke: 2 runs, 1 s", "laptop: 4 runs"):
         assert word in result.stdout
 
 
@@ -239,7 +242,9 @@ def refused(out: Path, *arguments: str):
 
 
 def test_records_are_not_overwritten_without_resume(finished):
-    assert_one_line_error(refused(finished), "holds records already", "--resume", "--out")
+    assert_one_line_error(
+        refused(finished), "holds records of this run already", "--resume", "--out"
+    )
 
 
 def test_resume_with_other_settings_names_each_of_them(finished):
@@ -251,6 +256,13 @@ def test_resume_with_other_settings_names_each_of_them(finished):
 def test_resume_with_another_scale_is_refused(finished):
     result = refused(finished, "--resume", "--scale", "laptop")
     assert_one_line_error(result, "scale was smoke, now laptop", "runs was 2, now 4")
+
+
+def test_another_scale_after_smoke_is_told_the_way_out(finished):
+    """Going on is no way out, so that it is not advised."""
+    result = refused(finished, "--scale", "laptop")
+    assert_one_line_error(result, "scale was smoke, now laptop", "another directory with --out")
+    assert "--resume" not in result.stderr
 
 
 def test_record_of_an_unknown_job_is_refused(finished):

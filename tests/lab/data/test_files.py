@@ -148,7 +148,7 @@ def test_without_pooch_the_error_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "pooch" else present(name)
     )
-    with pytest.raises(DataError, match=r'pip install "colangevin\[data\]".*small/a\.txt'):
+    with pytest.raises(DataError, match=r'pip install "\.\[cli,data\]".*small/a\.txt'):
         files.locate("small", "a.txt", tmp_path)
 
 

@@ -7,8 +7,8 @@ import torch
 
 import small_data
 from colangevin.lab.experiments import cifar_orthogonal as cifar
-from colangevin.lab.experiments import log as logs
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments import job_log as logs
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Record, Records, read_records
 from colangevin.lab.experiments.running import reproduce
 

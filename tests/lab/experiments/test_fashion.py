@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments import datasets, fashion_circle, fashion_results
+from colangevin.lab.experiments import datasets, fashion_circle, fashion_findings
 from colangevin.lab.experiments.experiment import NOT_REPRODUCED, ORDERING, REPRODUCED
 from colangevin.lab.experiments.records import Record, Records
 from colangevin.lab.experiments.running import reproduce
@@ -79,7 +79,7 @@ def test_grid_has_all_cells_of_the_table_and_keeps_the_jobs_of_full():
     grid = experiment.jobs(experiment.settings("grid", None, 0))
     assert grid[:6] == full
     cells = {tuple(job.settings.get(k) for k in ("lr", "momentum", "weight_decay")) for job in grid}
-    assert cells >= set(fashion_results.TABLE)
+    assert cells >= set(fashion_findings.TABLE)
     assert len(grid) == 6 + 14
 
 
@@ -93,12 +93,12 @@ def test_verdicts_follow_the_records():
         return Record("fashion-circle", name, order, fashion_circle.METHODS[name], final=final)
 
     good = Records([record("c-cola-ud", 0, 0.8763, 0.386), record("sgd-m", 1, 0.8739, 0.9)])
-    verdicts = {claim.text: claim.verdict for claim in fashion_results.claims(good)}
+    verdicts = {claim.text: claim.verdict for claim in fashion_findings.claims(good)}
     assert verdicts["test loss of SGD-m"] == ORDERING
     assert verdicts["test accuracy, % of SGD-m"] == REPRODUCED
     assert verdicts["test loss of c-CoLA-ud (AOAB, delayed gradient)"] == REPRODUCED
     bad = Records([record("c-cola-ud", 0, 0.86, 0.386), record("sgd-m", 1, 0.8739, 0.824)])
-    found = {claim.text: claim for claim in fashion_results.claims(bad)}
+    found = {claim.text: claim for claim in fashion_findings.claims(bad)}
     assert found["test accuracy, % of SGD-m"].verdict == NOT_REPRODUCED
     assert (
         "leaves the circle" in found["test accuracy, % of c-CoLA-ud (AOAB, delayed gradient)"].why

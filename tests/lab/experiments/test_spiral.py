@@ -9,7 +9,7 @@ import torch
 from colangevin.errors import DivergenceWarning, RecordError
 from colangevin.lab.experiments import ensembles, spiral, spiral_curvature
 from colangevin.lab.experiments.experiment import seeds_of
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Record, Records, read_records
 from colangevin.lab.experiments.registry import find
 from colangevin.lab.experiments.running import reproduce

@@ -3,10 +3,10 @@
 import pytest
 
 import small_data
-from colangevin.lab.experiments import log as logs
+from colangevin.lab.experiments import job_log as logs
 from colangevin.lab.experiments import transformer_circle as transformer
-from colangevin.lab.experiments import transformer_results
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments import transformer_findings
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Record, Records, read_records
 from colangevin.lab.experiments.running import reproduce
 
@@ -62,22 +62,22 @@ def test_stopped_within_an_epoch_and_resumed_equals_uninterrupted(
 
 def test_figures_table_and_claims_from_records(whole):
     records, _ = whole
-    axes = transformer_results.figures(records)["losses"].axes
+    axes = transformer_findings.figures(records)["losses"].axes
     assert [axis.get_title() for axis in axes] == 2 * ["Penn Treebank"] + 2 * ["WikiText-2"]
     assert {len(axis.get_legend().get_texts()) for axis in axes} == {4}
-    assert len(transformer_results.table(records).rows) == 8
-    found = [claim.verdict for claim in transformer_results.claims(records)]
+    assert len(transformer_findings.table(records).rows) == 8
+    found = [claim.verdict for claim in transformer_findings.claims(records)]
     assert len(found) == 2 * (4 + 3) + 10
     assert found.count("not measured") == 10
     part = Records([records["wikitext-2-sgd-m"]])
-    assert len(transformer_results.figures(part)["losses"].axes) == 2
-    assert len(transformer_results.table(part).rows) == 1
+    assert len(transformer_findings.figures(part)["losses"].axes) == 2
+    assert len(transformer_findings.table(part).rows) == 1
     assert [claim.verdict for claim in measured(part)] == ["not reproduced"]
 
 
 def measured(records):
     return [
-        claim for claim in transformer_results.claims(records) if claim.verdict != "not measured"
+        claim for claim in transformer_findings.claims(records) if claim.verdict != "not measured"
     ]
 
 
@@ -91,7 +91,7 @@ def faked(epochs, losses):
 
 
 def test_verdicts():
-    paper = {m: [v - 0.001, v + 0.001] for m, v in transformer_results.STATED["ptb"].items()}
+    paper = {m: [v - 0.001, v + 0.001] for m, v in transformer_findings.STATED["ptb"].items()}
     assert {c.verdict for c in measured(faked(200, paper))} == {"reproduced"}
     short = measured(faked(2, {m: [v[0] + 1] for m, v in paper.items()}))
     assert {c.verdict for c in short} == {"reproduced in ordering only"}

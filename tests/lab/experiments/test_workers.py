@@ -77,6 +77,8 @@ from colangevin.lab.experiments.workers import run_queue
 def work(task, keep_going):
     if task == "bad":
         raise ValueError("a bad task")
+    if task == "full":
+        raise OSError("cannot write to here: No space left on device")
     for done in range(1, 4 if task == "short" else 10**6):
         time.sleep(0.01)
         if not keep_going(done):
@@ -97,7 +99,12 @@ def main():
         error = None
     except ValueError as raised:
         error = str(raised)
-    print({"six": six, "stopped": stopped, "error": error})
+    try:
+        run_queue(work, ["full", "long"], lambda index, done: True, 2)
+        full = None
+    except OSError as raised:
+        full = str(raised)
+    print({"six": six, "stopped": stopped, "error": error, "full": full})
 
 if __name__ == "__main__":
     main()
@@ -115,7 +122,8 @@ def test_a_queue_shares_tasks_out_over_few_processes(tmp_path):
     assert {result for _, result in found["stopped"].values()} == {"stopped"}
     assert set(found["stopped"]) == {0, 1}, "no task is begun after the end was asked for"
     assert found["error"] == "a bad task"
-    assert "Traceback" in done.stderr
+    assert found["full"] == "cannot write to here: No space left on device"
+    assert done.stderr.count("Traceback") == 1, "of the bad task; a full disk is no mistake"
 
 
 def test_a_queue_in_this_process_begins_nothing_after_a_no():

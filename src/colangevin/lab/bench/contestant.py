@@ -17,8 +17,8 @@ HOLD = 10
 """Steps for which a gradient stays the same: momentum builds up, but nothing converges."""
 
 
-class NotInstalled(Exception):
-    """A contestant's package is not there."""
+class Unavailable(Exception):
+    """A contestant cannot run here, and why; no mistake of its own."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,11 @@ class Contestant:
         values: the weights as they are now, of their shapes or as matrices.
         violation: relative violation of the constraint, or None without a constraint.
         constrained: whether it has a constraint.
-        bucket: numbers in its largest bucket, 0 if it has none.
+        bucket: numbers in its largest batch of equal weights, 0 if it has none.
         note: what is remarkable after the steps, or nothing.
-        compiles: whether its first step compiles and says nothing about the others.
+        compiles: whether its first step may compile and says nothing about the others.
+        settles: whether it becomes faster once a training has turned out to be long.
+        first: seconds of the first step.
         taken: steps made so far.
         pace: seconds of a step, roughly.
     """
@@ -132,6 +134,8 @@ class Contestant:
     bucket: int = 0
     note: Callable[[], str] = lambda: ""
     compiles: bool = False
+    settles: bool = False
+    first: float = 0.0
     taken: int = 0
     pace: float = 0.0
     _source: Iterator[tuple[Sequence[Tensor], float]] = field(default_factory=lambda: iter(()))

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 from colangevin.constraints import Circle, Constraint, Orthogonal
 from colangevin.lab.bench.contestant import Contestant, Setting, Weight, bytes_of
 from colangevin.optimizers import CoLA
-from colangevin.optimizers.buckets import make_buckets
 
 Build = Callable[[Setting], Contestant]
+
+ALONE = 1 << 17
+"""From this many numbers on, a weight is worth an operation of its own."""
 
 
 def constraint_of(weight: Weight) -> Constraint | None:
@@ -48,7 +50,7 @@ def cola(
             fused=fused,
         )
         made = contestant_of(optimizer, parameters, constraints)
-        made.compiles = bool(fused)
+        made.compiles = fused is not False
         return made
 
     return build
@@ -87,7 +89,7 @@ def contestant_of(
         return max(found.residual for found in optimizer.violation())
 
     def note() -> str:
-        used = sum(c.fallbacks for c in constraints if isinstance(c, Orthogonal))
+        used = sum(getattr(constraint, "fallbacks", 0) for constraint in constraints)
         return f"polar factor used {used} times" if used else ""
 
     return Contestant(
@@ -99,21 +101,23 @@ def contestant_of(
         values=lambda: [p.detach() for p in parameters],
         violation=violation,
         constrained=bool(constraints),
-        bucket=largest_bucket(optimizer),
+        bucket=largest_batch(optimizer),
         note=note,
     )
 
 
-def largest_bucket(optimizer: CoLA) -> int:
-    """Numbers in the largest set of weights that one batched operation moves."""
-    buckets = [
-        bucket
-        for entry in optimizer.param_groups
-        for bucket in make_buckets(
-            entry["constraint"], entry["params"], [""] * len(entry["params"])
-        )
-    ]
-    return max(sum(p.numel() for p in bucket.parameters) for bucket in buckets)
+def largest_batch(optimizer: CoLA) -> int:
+    """Numbers in the largest set of weights that one batched operation should move.
+
+    Small weights of one group and shape are worth a batch; a large one is moved alone.
+    """
+    sizes: dict[tuple[int, tuple[int, ...]], int] = {}
+    for index, entry in enumerate(optimizer.param_groups):
+        for parameter in entry["params"]:
+            key = index, tuple(parameter.shape)
+            before = sizes.get(key, 0) if parameter.numel() < ALONE else 0
+            sizes[key] = before + parameter.numel()
+    return max(sizes.values())
 
 
 def kept_bytes(optimizer: CoLA) -> int:

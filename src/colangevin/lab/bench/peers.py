@@ -16,14 +16,16 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.optim import Optimizer
 
+from colangevin.lab.bench import arithmetic
 from colangevin.lab.bench.contestant import (
     Contestant,
-    NotInstalled,
     Setting,
+    Unavailable,
     Weight,
     bytes_of,
     orthogonality,
 )
+from colangevin.lab.bench.muon import MuonIn
 
 Build = Callable[[Setting], Contestant]
 Make = Callable[[list[nn.Parameter]], Optimizer]
@@ -35,12 +37,12 @@ def need(module: str, package: str | None = None) -> ModuleType:
     """Import an optional package.
 
     Raises:
-        NotInstalled: naming what to install.
+        Unavailable: naming what to install.
     """
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise NotInstalled(f"{package or module} is not installed") from None
+        raise Unavailable(f"{package or module} is not installed") from None
 
 
 def torch_optimizer(name: str, **options: Any) -> Build:
@@ -49,7 +51,7 @@ def torch_optimizer(name: str, **options: Any) -> Build:
     def build(setting: Setting) -> Contestant:
         make = getattr(torch.optim, name, None)
         if make is None:
-            raise NotInstalled(f"torch {torch.__version__} has no {name}")
+            raise Unavailable(f"torch {torch.__version__} has no {name}")
         return _assemble(setting, lambda ps: make(ps, lr=setting.lr, **options), _plain, "all")
 
     return build
@@ -69,9 +71,20 @@ def muon(setting: Setting) -> Contestant:
     """Muon on the orthogonal weights, read as matrices."""
     make: Any = getattr(torch.optim, "Muon", None)
     if make is None:
-        raise NotInstalled(f"torch {torch.__version__} has no Muon")
+        raise Unavailable(f"torch {torch.__version__} has no Muon")
+    if setting.device.type == "cpu" and not arithmetic.products_work("bfloat16"):
+        raise Unavailable("not run: products in bfloat16 do not work on this processor")
     options = {"lr": setting.lr, "momentum": setting.momentum, "weight_decay": 0.0}
-    found = _assemble(setting, lambda ps: make(ps, **options), _matrix, "orthogonal")
+    return _muon(setting, lambda ps: make(ps, **options))
+
+
+def muon_float32(setting: Setting) -> Contestant:
+    """The same with its products in float32, for processors where bfloat16 is slow."""
+    return _muon(setting, lambda ps: MuonIn(torch.float32, ps, setting.lr, setting.momentum))
+
+
+def _muon(setting: Setting, make: Make) -> Contestant:
+    found = _assemble(setting, make, _matrix, "orthogonal")
     found.constrained = False  # it orthogonalises updates, not weights
     return found
 

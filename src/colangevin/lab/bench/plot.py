@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from pathlib import Path
 
@@ -9,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from colangevin.lab.bench.presenting import sections
 from colangevin.lab.bench.record import Record, Row
-from colangevin.lab.bench.report import sections
 from colangevin.lab.bench.scaling import LINEAR_FROM
 
 OURS = "#b2182b"
 PEERS = "#9aa5b1"
-OUR_LINES = ("#b2182b", "#ef8a62")
+OUR_LINES = ("#b2182b", "#ef8a62", "#7a0177")
 LINES = ("#2166ac", "#636363", "#d6a04d")
 
 
@@ -73,7 +74,7 @@ def _draw_ratios(axes: Axes, rows: list[Row]) -> None:
 def _draw_scaling(axes: Axes, rows: list[Row], slopes: dict[str, float]) -> None:
     labels = list(dict.fromkeys(row.label for row in rows))
     ours = {row.label for row in rows if row.ours}
-    colours = {True: iter(OUR_LINES), False: iter(LINES)}
+    colours = {True: itertools.cycle(OUR_LINES), False: itertools.cycle(LINES)}
     for label in labels:
         colour = next(colours[label in ours])
         points = [(row.x or 1.0, row.seconds) for row in rows if row.label == label and row.seconds]
@@ -86,6 +87,6 @@ def _draw_scaling(axes: Axes, rows: list[Row], slopes: dict[str, float]) -> None
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(rows[0].series + " (powers fitted to the right of the dotted line)", fontsize=8)
-    axes.set_ylabel("ms a step", fontsize=8)
+    axes.set_ylabel("ms per step", fontsize=8)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)

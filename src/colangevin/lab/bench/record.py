@@ -21,6 +21,7 @@ class Row:
         series: of a scaling study, what is varied.
         x: of a scaling study, its value.
         seconds: a step, best of the rounds.
+        first: seconds of the first step, which may compile.
         estimated: whether ``seconds`` was scaled up from one smaller matrix.
         rounds: seconds of a step in every round.
         baseline: label of the row that ``ratio`` refers to.
@@ -40,6 +41,7 @@ class Row:
     series: str = ""
     x: float | None = None
     seconds: float | None = None
+    first: float | None = None
     estimated: bool = False
     rounds: list[float] = field(default_factory=list)
     baseline: str | None = None
@@ -60,11 +62,11 @@ class Bar:
     Attributes:
         work: letter of the work, or "" for all.
         text: what is compared with what.
-        limit: the largest value that meets the bar.
+        limit: the largest value that meets the bar, or the smallest with ``least``.
         measured: the value, or None if this run has not measured it.
         aim: what would be better still.
         met: None if it was not measured.
-        why: if it is missed, what stands in the way.
+        least: whether larger values are better.
     """
 
     work: str
@@ -73,7 +75,7 @@ class Bar:
     measured: float | None
     aim: str = ""
     met: bool | None = None
-    why: str = ""
+    least: bool = False
 
 
 @dataclass
@@ -106,10 +108,14 @@ class Record:
         """The rows of a work."""
         return [row for row in self.rows if row.work == letter]
 
+    def to_json(self) -> str:
+        """The record as text that ``load`` reads."""
+        content = {"format": FORMAT, **asdict(self)}
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
     def save(self, path: Path) -> None:
         """Write as JSON."""
-        content = {"format": FORMAT, **asdict(self)}
-        path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Record:

@@ -24,7 +24,7 @@ FLOATS = 16
 
 
 def work_f(sizes: Sizes) -> list[Work]:
-    """One work a size."""
+    """One work per size."""
     title = "scaling"
     found = []
     for count in sizes.parameters:
@@ -32,7 +32,7 @@ def work_f(sizes: Sizes) -> list[Work]:
             continue
         entries = [
             Entry(works.SGD_MOMENTUM, peers.sgd(momentum=True)),
-            Entry(works.CIRCLE_FUSED, cola(fused=True), ours=True),
+            Entry(works.CIRCLE, cola(), ours=True),
             Entry(works.CIRCLE_EAGER, cola(fused=False), ours=True),
         ]
         weights = [Weight((count,), "circle")]

@@ -31,6 +31,7 @@ class Effort:
         seconds: all of a slow contestant's turns, at most (it has one at least).
         patience: a contestant whose step is expected to take longer is not run.
         steps: steps after which the violation is read.
+        settling: steps before the first round of a contestant that gets faster in long trainings.
         ours_seconds: time for these steps, at most, for one of this library's contestants.
         peers_seconds: the same for another.
     """
@@ -40,6 +41,7 @@ class Effort:
     seconds: float = 2.5
     patience: float = 4.0
     steps: int = 1000
+    settling: int = 600
     ours_seconds: float = 3.0
     peers_seconds: float = 1.0
 
@@ -68,7 +70,9 @@ def time_steps(contestant: Contestant, count: int, device: torch.device) -> floa
 
 def warm_up(contestant: Contestant, effort: Effort, device: torch.device) -> None:
     """Make the first steps, which compile and allocate, and note the time of a later one."""
-    contestant.pace = time_steps(contestant, 1, device)
+    contestant.pace = contestant.first = time_steps(contestant, 1, device)
+    if contestant.settles and effort.settling:
+        time_steps(contestant, effort.settling, device)
     for _ in range(2):  # the first of these two may still meet memory for the first time
         if contestant.compiles or contestant.pace < effort.seconds / 3:
             contestant.pace = time_steps(contestant, 1, device)

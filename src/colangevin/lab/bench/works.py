@@ -10,14 +10,15 @@ from torch import nn
 
 from colangevin.lab.bench import peers
 from colangevin.lab.bench.contestant import Weight
-from colangevin.lab.bench.literal import ITERATIONS, literal
 from colangevin.lab.bench.ours import Build, cola, draw_alone
+from colangevin.lab.bench.printed_formulas import ITERATIONS, printed
 from colangevin.lab.models import resnet
 
 SGD = "SGD, fused"
 SGD_MOMENTUM = "SGD with momentum, fused"
 ADAM = "Adam, fused"
 MUON = "Muon"
+MUON_FLOAT32 = "Muon, float32 products"
 EUCLIDEAN = "geoopt, Euclidean Stiefel"
 CANONICAL = "geoopt, canonical Stiefel"
 POGO = "POGO"
@@ -26,18 +27,18 @@ TORCH = "torch parametrizations.orthogonal"
 GEOTORCH = "geotorch.orthogonal"
 LITERAL_CIRCLE = "the printed formulas"
 LITERAL = f"the printed formulas, K = {ITERATIONS}"
-DRAW = "normal_ alone, one number a weight"
-CIRCLE_FUSED = "CoLA circle, fused"
+DRAW = "normal_ alone, one number per weight"
+CIRCLE = "CoLA circle"
 CIRCLE_EAGER = "CoLA circle, eager"
-OVERDAMPED_FUSED = "CoLA circle overdamped, fused"
+OVERDAMPED = "CoLA circle overdamped"
 OVERDAMPED_EAGER = "CoLA circle overdamped, eager"
-NOISY_FUSED = "CoLA circle, τ > 0, fused"
+NOISY = "CoLA circle, τ > 0"
 NOISY_EAGER = "CoLA circle, τ > 0, eager"
 ORTHOGONAL = "CoLA orthogonal"
 ORTHOGONAL_STACKED = "CoLA orthogonal, one stacked tensor"
 ORTHOGONAL_OVERDAMPED = "CoLA orthogonal overdamped"
 ORTHOGONAL_NOISY = "CoLA orthogonal, τ > 0"
-BOTH_FUSED = "CoLA orthogonal and circle, fused"
+BOTH = "CoLA orthogonal and circle"
 BOTH_EAGER = "CoLA orthogonal and circle, eager"
 
 
@@ -154,14 +155,14 @@ def work_a(sizes: Sizes) -> Work:
         Entry(SGD_MOMENTUM, peers.sgd(momentum=True)),
         Entry(SGD, peers.sgd(momentum=False)),
         Entry(ADAM, peers.torch_optimizer("Adam", fused=True)),
-        Entry(CIRCLE_FUSED, cola(fused=True), ours=True),
+        Entry(CIRCLE, cola(), ours=True),
         Entry(CIRCLE_EAGER, cola(fused=False), ours=True),
-        Entry(OVERDAMPED_FUSED, cola(momentum=False, fused=True), (SGD,), ours=True),
+        Entry(OVERDAMPED, cola(momentum=False), (SGD,), ours=True),
         Entry(OVERDAMPED_EAGER, cola(momentum=False, fused=False), (SGD,), ours=True),
-        Entry(NOISY_FUSED, cola(noise=True, fused=True), ours=True),
+        Entry(NOISY, cola(noise=True), ours=True),
         Entry(NOISY_EAGER, cola(noise=True, fused=False), ours=True),
         Entry(DRAW, draw_alone),
-        Entry(LITERAL_CIRCLE, literal),
+        Entry(LITERAL_CIRCLE, printed),
     ]
     title = f"circle constraints, network 784-{sizes.hidden}-10"
     return Work("a", title, mlp_weights(sizes.hidden), entries)
@@ -181,9 +182,10 @@ def work_b(sizes: Sizes) -> Work:
         Entry(ORTHOGONAL_NOISY, cola(noise=True), to, ours=True),
         Entry(POGO, peers.pogo(), to),
         Entry(MUON, peers.muon, to, cubic=True),
+        Entry(MUON_FLOAT32, peers.muon_float32, to, cubic=True),
         Entry(SGD_MOMENTUM, peers.sgd(momentum=True), to),
         Entry(ADAM, peers.torch_optimizer("Adam", fused=True), to),
-        Entry(LITERAL, literal, to),
+        Entry(LITERAL, printed, to),
         Entry(CANONICAL, peers.geoopt(canonical=True), to, cubic=True),
         Entry(TORCH, peers.parametrized("torch"), to, cubic=True),
         Entry(GEOTORCH, peers.parametrized("geotorch"), to, cubic=True),
@@ -215,14 +217,28 @@ def work_c(sizes: Sizes) -> Work:
         Entry(SGD_MOMENTUM, peers.sgd(momentum=True), to),
         Entry(ADAM, peers.torch_optimizer("Adam", fused=True), to),
         Entry(MUON, peers.muon, to),
+        Entry(MUON_FLOAT32, peers.muon_float32, to),
         Entry(EUCLIDEAN, peers.geoopt(canonical=False), to),
         Entry(CANONICAL, peers.geoopt(canonical=True), to),
         Entry(TORCH, peers.parametrized("torch"), to),
         Entry(GEOTORCH, peers.parametrized("geotorch"), to),
-        Entry(LITERAL, literal, to),
+        Entry(LITERAL, printed, to),
     ]
     title = f"{sizes.matrices} orthogonal matrices of {shape[0]} × {shape[1]}, lr 0.5"
     return Work("c", title, weights, entries, lr=0.5)
+
+
+def work_one(sizes: Sizes) -> Work:
+    """One small orthogonal matrix: the cost of a step that computes next to nothing."""
+    shape = (sizes.tall, sizes.tall // 2)
+    to = (POGO, SGD_MOMENTUM)
+    entries = [
+        Entry(POGO, peers.pogo(), to),
+        Entry(ORTHOGONAL, cola(), to, ours=True),
+        Entry(SGD_MOMENTUM, peers.sgd(momentum=True), to),
+    ]
+    series = f"one of them alone, {shape[0]} × {shape[1]}"
+    return Work("c", work_c(sizes).title, [Weight(shape, "orthogonal")], entries, 0.5, series)
 
 
 def work_d(sizes: Sizes) -> Work:
@@ -234,14 +250,15 @@ def work_d(sizes: Sizes) -> Work:
     weights = (attention + feed_forward + free) * sizes.layers
     entries = [
         Entry(SGD_MOMENTUM, peers.sgd(momentum=True)),
-        Entry(BOTH_FUSED, cola(fused=True), ours=True),
+        Entry(BOTH, cola(), ours=True),
         Entry(BOTH_EAGER, cola(fused=False), ours=True),
         Entry(EUCLIDEAN + " and SGD", peers.geoopt(canonical=False)),
         Entry(POGO + " and SGD", peers.pogo()),
         Entry(MUON + " and SGD", peers.muon, cubic=True),
+        Entry(MUON_FLOAT32 + ", and SGD", peers.muon_float32, cubic=True),
         Entry(ADAM, peers.torch_optimizer("Adam", fused=True)),
         Entry(CANONICAL + " and SGD", peers.geoopt(canonical=True), cubic=True),
-        Entry(LITERAL, literal),
+        Entry(LITERAL, printed),
     ]
     title = (
         f"{sizes.layers}-layer transformer encoder of width {n}: attention matrices orthogonal, "

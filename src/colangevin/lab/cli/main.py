@@ -1,4 +1,8 @@
-"""The program ``cola``: one subcommand a task."""
+"""The program ``cola``: one subcommand per task.
+
+Commands import what they need when they run: torch and matplotlib take seconds, and ``--help``
+needs neither.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ try:
     import typer
 except ModuleNotFoundError as error:  # a bare install has the library only
     raise SystemExit(
-        f"cola needs the package {error.name}: pip install 'colangevin[cli]'"
+        f'cola needs the package {error.name}: run pip install ".[cli]" in a clone of colangevin'
     ) from None
 
 app = typer.Typer(
@@ -20,8 +24,23 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import colangevin
+
+        typer.echo(f"cola {colangevin.__version__}")
+        raise typer.Exit()
+
+
 @app.callback()
-def main() -> None:
+def program(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
     """Constrained Langevin dynamics: a demo, benchmarks, and the paper's experiments."""
 
 
@@ -35,12 +54,11 @@ def demo(
         Path, typer.Option(help="A directory, or the picture's file name (.png, .pdf or .svg).")
     ] = Path("out"),
     jobs: Annotated[
-        int | None, typer.Option(help="Processes to use (default: one a processor, at most 5).")
+        int | None, typer.Option(help="Processes to use (default: one per processor).")
     ] = None,
 ) -> None:
-    """Train five methods on the two-turn spiral; print a table and draw a picture."""
-    # Imported here: torch and matplotlib take seconds, and --help needs neither.
-    from colangevin.lab.cli.demo import run_demo
+    """Train five methods on the two-turn spiral; print a table and draw a picture (1 minute)."""
+    from colangevin.lab.cli.demo_command import run_demo
 
     raise typer.Exit(run_demo(seed=seed, epochs=epochs, out=out, jobs=jobs))
 
@@ -67,7 +85,7 @@ def bench(
     ] = None,
 ) -> None:
     """Time the optimizer against others, with memory and violation; < 5 minutes on 2 cores."""
-    from colangevin.lab.cli.bench import run_bench
+    from colangevin.lab.cli.bench_command import run_bench
 
     raise typer.Exit(
         run_bench(
@@ -85,7 +103,14 @@ def bench(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="An experiment, or list to see what there is.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="An experiment, or list to see what there is.", metavar="NAME"),
+    ],
+    about: Annotated[
+        str | None,
+        typer.Argument(help="After list: an experiment to describe.", metavar="[EXPERIMENT]"),
+    ] = None,
     scale: Annotated[
         str, typer.Option(help="smoke, laptop, full, or another one that the list has.")
     ] = "laptop",
@@ -101,15 +126,16 @@ def reproduce(
         bool, typer.Option("--resume", help="Go on with the records that are there.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes to use (default: one a processor).")
+        int | None, typer.Option(help="Processes to use (default: one per processor).")
     ] = None,
 ) -> None:
     """Run an experiment of the paper; it can be stopped at any time and resumed."""
-    from colangevin.lab.cli.reproduce import run_reproduce
+    from colangevin.lab.cli.reproduce_command import run_reproduce
 
     raise typer.Exit(
         run_reproduce(
             name=name,
+            about=about,
             scale=scale,
             runs=runs,
             seed=seed,
@@ -131,7 +157,7 @@ def report(
     ] = None,
 ) -> None:
     """Draw figures, tables and one HTML report from the records of experiments."""
-    from colangevin.lab.cli.report import run_report
+    from colangevin.lab.cli.report_command import run_report
 
     raise typer.Exit(run_report(directory=directory, page=page))
 

@@ -2,9 +2,16 @@
 
 from colangevin.lab.data.augment import channel_statistics, normalise, random_crop, random_flip
 from colangevin.lab.data.cifar import cifar10
+from colangevin.lab.data.corpora import (
+    Corpus,
+    Vocabulary,
+    batchify,
+    penn_treebank,
+    wikitext2,
+    windows,
+)
 from colangevin.lab.data.idx import ImageData, fashion_mnist, mnist
 from colangevin.lab.data.spirals import FOUR_TURNS, TWO_TURNS, Spiral
-from colangevin.lab.data.text import Corpus, Vocabulary, batchify, penn_treebank, wikitext2, windows
 from colangevin.lab.data.trigonometric import Trigonometric
 
 __all__ = [

@@ -10,7 +10,7 @@ A data directory has one folder a dataset, with the official file names::
     wikitext-2/             wiki.train.tokens, wiki.valid.tokens, wiki.test.tokens
 
 Name it in a call, or in the environment variable ``COLA_DATA``. What is in neither place is
-downloaded once into the cache, which needs ``pip install "colangevin[data]"``.
+downloaded once into the cache, which needs ``pip install ".[cli,data]"``.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _from_cache(
     dataset: str, name: str, directory: str | os.PathLike[str] | None, download: bool
 ) -> Path:
     if importlib.util.find_spec("pooch") is None:
-        reason = 'to have it downloaded, pip install "colangevin[data]"'
+        reason = 'to have it downloaded, run pip install ".[cli,data]" in a clone of colangevin'
         raise missing(dataset, name, directory, reason)
     pooch = importlib.import_module("pooch")
     source = SOURCES[dataset]

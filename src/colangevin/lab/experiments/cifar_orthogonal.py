@@ -25,7 +25,7 @@ from colangevin.lab.experiments.experiment import (
     Table,
     seeds_of,
 )
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Record, Records, mean_std
 from colangevin.lab.models import resnet
 from colangevin.optimizers import CoLA, parameter_groups
@@ -76,7 +76,7 @@ NOTE = (
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a method."""
+    """One job per method."""
     return [Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
 
 

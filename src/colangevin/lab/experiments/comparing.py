@@ -18,7 +18,7 @@ from colangevin.lab.experiments.records import Record, mean_std, summary
 
 
 class Measured(NamedTuple):
-    """What a method reached, one number a run; NaN for a run that diverged."""
+    """What a method reached, one number per run; NaN for a run that diverged."""
 
     label: str
     values: Sequence[float]

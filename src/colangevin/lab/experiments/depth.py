@@ -19,7 +19,7 @@ from colangevin.ensemble import Ensemble
 from colangevin.lab.data import FOUR_TURNS
 from colangevin.lab.experiments import ensembles, spiral
 from colangevin.lab.experiments.experiment import Job, Settings, seeds_of
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.spiral import Points
 from colangevin.lab.models import mlp
 
@@ -135,8 +135,8 @@ def make(settings: Settings, seeds: Sequence[int], lr: float | list[float]) -> E
 
     Args:
         settings: of the job: ``hidden``, ``depth``, and what its method has.
-        seeds: one a member.
-        lr: the step size h, or one a member.
+        seeds: one per member.
+        lr: the step size h, or one per member.
 
     Example:
         >>> make({"hidden": 5, "depth": 2, "orthogonal": True}, [0, 1], 0.1)

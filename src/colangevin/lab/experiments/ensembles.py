@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from colangevin.ensemble import Ensemble
-from colangevin.ensemble.training import widen
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.values import plain
 
 Measure: TypeAlias = Callable[[Ensemble], Mapping[str, Tensor]]
@@ -31,7 +30,7 @@ class Training:
         batch_size: points in a batch.
         epochs: epochs in all.
         points: measurements to make, about evenly spaced.
-        measure: returns numbers by name, one a member that is left.
+        measure: returns numbers by name, one per member that is left.
         per_member: every member has its own data.
     """
 
@@ -104,7 +103,10 @@ def everyone(ensemble: Ensemble, values: Tensor) -> list[float | None]:
         >>> everyone(ensemble, torch.tensor([0.5, 1.5]))
         [0.5, 1.5]
     """
-    return plain(widen(ensemble, values))
+    found: list[float | None] = [None] * len(ensemble.seeds)
+    for index, value in zip(ensemble.active, values.tolist(), strict=True):
+        found[index] = plain(value)
+    return found
 
 
 def removals(ensemble: Ensemble) -> list[dict[str, int]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from colangevin.lab.experiments.log import Log
+    from colangevin.lab.experiments.job_log import Log
     from colangevin.lab.experiments.records import Records
 
 Settings: TypeAlias = Mapping[str, Any]

@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from colangevin.constraints import Circle
 from colangevin.ensemble import Ensemble
-from colangevin.lab.experiments import datasets, ensembles, fashion_results
+from colangevin.lab.experiments import datasets, ensembles, fashion_findings
 from colangevin.lab.experiments.experiment import Experiment, Job, Settings, seeds_of
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.models import mlp
 
 if TYPE_CHECKING:
@@ -90,10 +90,10 @@ class Images(NamedTuple):
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a method; with ``grid_runs``, one a cell of table 4.3 that is not among them."""
+    """One job per method; with ``grid_runs``, one per cell of table 4.3 that is not among them."""
     shared = {key: value for key, value in settings.items() if key != "grid_runs"}
     found = [Job(NAME, name, {**shared, **own}) for name, own in METHODS.items()]
-    for (lr, momentum, decay), _ in fashion_results.TABLE.items():
+    for (lr, momentum, decay), _ in fashion_findings.TABLE.items():
         if not settings["grid_runs"] or (lr, momentum) == (0.1, 0.8):
             continue
         name = f"grid-{lr:g}-{momentum:g}" + ("-wd" if decay else "")
@@ -198,8 +198,8 @@ def _sums(outputs: Tensor, labels: Tensor) -> Tensor:
 def figures(records: Records) -> dict[str, Figure]:
     """Figure 7 and figure 4.10."""
     return {
-        "curves": fashion_results.draw(records, ("test_loss", "test_accuracy")),
-        "weights": fashion_results.draw(records, ("largest_output_weight", "test_loss")),
+        "curves": fashion_findings.draw(records, ("test_loss", "test_accuracy")),
+        "weights": fashion_findings.draw(records, ("largest_output_weight", "test_loss")),
     }
 
 
@@ -211,15 +211,15 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     run=run,
     figures=figures,
-    table=fashion_results.table,
-    claims=fashion_results.claims,
+    table=fashion_findings.table,
+    claims=fashion_findings.claims,
     data=("fashion-mnist",),
     note=(
         "The full scale is the paper's. The 10,000 training images are a random part of the "
         "official training set, one for all runs; the test images are the other 50,000 and the "
         "official test set. Pixels are between 0 and 1; biases are unconstrained. Results are "
-        "those after the last epoch. The scale grid adds the rest of table 4.3 to the records "
-        "of full, one run a cell."
+        "those after the last epoch. `--scale grid` adds the rest of table 4.3 to the results of "
+        "`--scale full`, with one run per cell."
     ),
     times={"smoke": "5 s", "laptop": "4 min", "full": "80 min", "grid": "100 min"},
 )

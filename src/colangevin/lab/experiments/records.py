@@ -27,7 +27,7 @@ class Record:
         started: when, in universal time.
         seconds: wall-clock, added up over resumptions.
         complete: False while the job is not done.
-        history: columns with one entry a time point: numbers, or lists with a number a run;
+        history: columns with one entry per time point: numbers, or lists with a number per run;
             None stands for NaN, infinity, and what was not measured.
         final: results after the last step.
     """
@@ -73,6 +73,8 @@ class Record:
             content = json.loads(text)
         except ValueError as error:
             raise RecordError(f"{origin} is damaged: no JSON ({error})") from None
+        except RecursionError:
+            raise RecordError(f"{origin} is damaged: nested too deeply") from None
         if not isinstance(content, dict) or "format" not in content:
             raise RecordError(f"{origin} is no record of an experiment")
         if content["format"] != FORMAT:
@@ -82,7 +84,7 @@ class Record:
         return cls(**{item.name: content[item.name] for item in fields(cls)})
 
     def values(self, key: str) -> list[float]:
-        """One number a run: ``final[key]``, or else the last entry of ``history[key]``.
+        """One number per run: ``final[key]``, or else the last entry of ``history[key]``.
 
         None becomes NaN. A single number counts as one run.
 
@@ -98,7 +100,7 @@ class Record:
         raise KeyError(f"{self.job} has no {key!r}; it has {have}")
 
     def series(self, key: str) -> list[list[float]]:
-        """History of a quantity: for every time point, one number a run; NaN for None.
+        """History of a quantity: for every time point, one number per run; NaN for None.
 
         Example:
             >>> Record("a", "b", 0, {}, history={"loss": [[1, None], [0.5, 2]]}).series("loss")

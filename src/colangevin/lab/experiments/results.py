@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from colangevin.errors import RecordError
-from colangevin.lab.experiments.experiment import REPRODUCED, Claim, Experiment, Table
+from colangevin.lab.experiments.experiment import NOT_MEASURED, REPRODUCED, Claim, Experiment, Table
 from colangevin.lab.experiments.records import Records, read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS, find
+from colangevin.lab.experiments.wording import markdown_table, sentence
 from colangevin.lab.experiments.writing import replacing, write_text
 
 if TYPE_CHECKING:
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 DPI = 120
 
 
-SMALL = ("smoke", "laptop")
+SMALL = ("laptop",)
 """Scales at which nothing is reproduced but an ordering."""
+TRIAL = ("smoke", "demo")
+"""Scales that are too small to say anything about the paper."""
 
 
 def modest(claim: Claim, scale: str) -> Claim:
@@ -32,7 +34,12 @@ def modest(claim: Claim, scale: str) -> Claim:
     Example:
         >>> modest(Claim("accuracy", "97", "97.1 (2 runs)", REPRODUCED), "laptop").verdict
         'reproduced in ordering only'
+        >>> modest(Claim("accuracy", "97", "51 (2 runs)", "not reproduced"), "smoke").verdict
+        'not measured'
     """
+    if scale in TRIAL:
+        why = f"the scale {scale} only shows that everything runs"
+        return replace(claim, verdict=NOT_MEASURED, why=why)
     if scale not in SMALL or claim.verdict != REPRODUCED:
         return claim
     return claim.reduced(f"holds at the scale {scale}, which is reduced")
@@ -80,6 +87,11 @@ class Results:
             where = self.records.directory or self.experiment.name
             reason = f"{type(error).__name__}: {error}"
             raise RecordError(f"a record in {where} is damaged ({reason})") from error
+
+    @property
+    def trial(self) -> bool:
+        """Whether the run is too small to say anything about the paper."""
+        return self.records.settings.get("scale") in TRIAL
 
     @property
     def scale(self) -> str:
@@ -136,7 +148,7 @@ def read_results(directory: Path) -> list[Results]:
         directory: ``out/<experiment>``, or ``out``.
 
     Returns:
-        One entry an experiment, in the order of the registry.
+        One entry per experiment, in the order of the registry.
 
     Raises:
         ValueError: if there are no records, one is damaged, or an experiment is unknown.
@@ -171,61 +183,6 @@ def write_files(results: Results, directory: Path) -> tuple[list[Path], Path]:
     table = directory / "table.md"
     write_text(table, markdown_table(results.table.columns, results.table.rows))
     return pictures, table
-
-
-def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    r"""Write a table in Markdown.
-
-    Example:
-        >>> print(markdown_table(["a", "b"], [["1 < 2", "|x|"]]), end="")
-        | a | b |
-        | --- | --- |
-        | 1 < 2 | \|x\| |
-    """
-    head = list(columns)
-    lines = [head, ["---"] * len(head), *rows]
-    cells = [[_cell(text) for text in line] for line in lines]
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
-
-
-def _cell(text: str) -> str:
-    """One line, without what Markdown takes for the edge of a cell or for a tag."""
-    return re.sub(r"<(?=[a-zA-Z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
-
-
-def duration(seconds: float) -> str:
-    """Say how long something took, in two units at most.
-
-    Example:
-        >>> [duration(seconds) for seconds in (3.24, 59.96, 61, 3599.9, 7265)]
-        ['3.2 s', '1 min 0 s', '1 min 1 s', '1 h 0 min', '2 h 1 min']
-    """
-    if round(seconds, 1) < 60:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def capital(text: str) -> str:
-    """Begin with a capital letter, and leave the rest.
-
-    Example:
-        >>> capital("figures 1 and 2 (CoLA)")
-        'Figures 1 and 2 (CoLA)'
-    """
-    return text[:1].upper() + text[1:]
-
-
-def sentence(text: str) -> str:
-    """Begin with a capital letter and end with a full stop.
-
-    Example:
-        >>> sentence("fewer epochs"), sentence("")
-        ('Fewer epochs.', '')
-    """
-    return capital(text) + ("" if not text or text.endswith((".", "!", "?")) else ".")
 
 
 def headline(results: Results) -> str:

@@ -16,7 +16,7 @@ from colangevin.errors import RecordError
 from colangevin.lab import machine
 from colangevin.lab.experiments import datasets
 from colangevin.lab.experiments.experiment import RUNS, Experiment, Job
-from colangevin.lab.experiments.log import Log, checkpoint_path, plain_settings, read_checkpoint
+from colangevin.lab.experiments.job_log import Log, checkpoint_path, plain_settings, read_checkpoint
 from colangevin.lab.experiments.records import Record, Records, read_record, read_records
 from colangevin.lab.experiments.workers import KeepGoing, processors, run_queue
 from colangevin.lab.experiments.writing import sweep
@@ -41,6 +41,7 @@ class Plan:
         data: data directory, or None.
         processes: how many jobs run at once.
         threads: of torch, for each of them.
+        stale: files of an earlier run, which this one replaces.
     """
 
     experiment: Experiment
@@ -51,6 +52,7 @@ class Plan:
     data: Path | None
     processes: int
     threads: int
+    stale: tuple[Path, ...] = ()
 
 
 def prepare(
@@ -62,6 +64,7 @@ def prepare(
     out: Path = Path("out"),
     resume: bool = False,
     jobs: int | None = None,
+    anew: bool = False,
 ) -> Plan:
     """Check everything that can be checked before the first job starts.
 
@@ -73,7 +76,8 @@ def prepare(
         data: data directory, or None for ``COLA_DATA`` and the cache.
         out: records go to ``out/<experiment>``.
         resume: go on with the records that are there.
-        jobs: processes to use; None for one a processor.
+        jobs: processes to use; None for one per processor.
+        anew: replace records of the same jobs and scale that are there.
 
     Raises:
         ValueError: if an argument is out of range, data are missing, or records are in the way.
@@ -91,13 +95,14 @@ def prepare(
     # Of all jobs, not of those that are left: a resumed one keeps its number of threads.
     processes = min(available, len(planned))
     directory = out / experiment.name
-    done = _done(planned, directory, resume)
+    stale = _replaceable(planned, directory) if anew else ()
+    done = set() if anew else _done(planned, directory, resume)
     todo = [job.name for job in planned if job.name not in done]
     if todo:
         datasets.check(experiment.data, data)
     _require_writable(directory)
     threads = max(1, processors() // processes)
-    return Plan(experiment, settings, planned, todo, directory, data, processes, threads)
+    return Plan(experiment, settings, planned, todo, directory, data, processes, threads, stale)
 
 
 def run(plan: Plan, progress: Progress = lambda job, done: True) -> bool:
@@ -122,6 +127,8 @@ def run(plan: Plan, progress: Progress = lambda job, done: True) -> bool:
 
     with _locked(plan.directory):
         sweep(plan.directory)
+        for path in plan.stale:
+            path.unlink(missing_ok=True)
         for job in plan.jobs:
             if job.name not in plan.todo:  # killed between the last record and this
                 checkpoint_path(plan.directory, job.name).unlink(missing_ok=True)
@@ -188,19 +195,39 @@ def _work(task: _Task, keep_going: KeepGoing) -> bool:
     return log.record.complete
 
 
+def _files(directory: Path) -> dict[Path, Record]:
+    """Records and checkpoints that are in a directory."""
+    found = sorted([*directory.glob("*.json"), *directory.glob("*.checkpoint.pt")])
+    return {p: read_checkpoint(p)[0] if p.suffix == ".pt" else read_record(p) for p in found}
+
+
+def _replaceable(jobs: list[Job], directory: Path) -> tuple[Path, ...]:
+    """Files of an earlier run of the same jobs; there must be no others.
+
+    Raises:
+        RecordError: naming a file of another experiment or scale, or one that is damaged.
+    """
+    ours = {(job.experiment, job.name, job.settings.get("scale")) for job in jobs}
+    found = _files(directory)
+    for path, record in found.items():
+        if (record.experiment, record.job, record.settings.get("scale")) not in ours:
+            raise RecordError(
+                f"{path} belongs to another run, which would be lost; name another place with --out"
+            )
+    return tuple(found)
+
+
 def _done(jobs: list[Job], directory: Path, resume: bool) -> set[str]:
     """Names of the jobs that have complete records; all records must belong to this run."""
-    found = sorted([*directory.glob("*.json"), *directory.glob("*.checkpoint.pt")])
-    if found and not resume:
-        raise RecordError(
-            f"{directory} holds records already ({found[0].name}); go on with --resume, or name "
-            "another directory with --out"
-        )
     by_name = {job.name: job for job in jobs}
     done = set()
-    for path in found:
-        record = read_checkpoint(path)[0] if path.suffix == ".pt" else read_record(path)
+    for path, record in _files(directory).items():
         _require_equal(path, record, by_name)
+        if not resume:
+            raise RecordError(
+                f"{directory} holds records of this run already ({path.name}); go on with "
+                "--resume, or name another directory with --out"
+            )
         if record.complete:
             done.add(record.job)
     return done
@@ -208,7 +235,10 @@ def _done(jobs: list[Job], directory: Path, resume: bool) -> set[str]:
 
 def _require_equal(path: Path, record: Record, jobs: dict[str, Job]) -> None:
     if record.job not in jobs:
-        raise RecordError(f"{path} is the record of a job that these settings do not have")
+        raise RecordError(
+            f"{path} is the record of a job that these settings do not have; name another "
+            "directory with --out"
+        )
     asked, had = plain_settings(jobs[record.job]), record.settings
     different = [
         f"{key} was {had.get(key, 'not there')}, now {asked.get(key, 'not there')}"
@@ -216,7 +246,9 @@ def _require_equal(path: Path, record: Record, jobs: dict[str, Job]) -> None:
         if key not in had or key not in asked or had[key] != asked[key]
     ]
     if different:
-        raise RecordError(f"{path} has other settings: {'; '.join(different)}")
+        raise RecordError(
+            f"{path} has other settings ({'; '.join(different)}); name another directory with --out"
+        )
 
 
 def _require_writable(directory: Path) -> None:

@@ -23,7 +23,7 @@ from colangevin.lab.data import TWO_TURNS, Spiral
 from colangevin.lab.experiments import ensembles
 from colangevin.lab.experiments.comparing import Quantity
 from colangevin.lab.experiments.experiment import Settings, seeds_of
-from colangevin.lab.experiments.log import Log, read_tensors
+from colangevin.lab.experiments.job_log import Log, read_tensors
 from colangevin.lab.experiments.writing import replacing
 from colangevin.lab.models import mlp
 
@@ -73,7 +73,7 @@ def draw_points(
     Args:
         settings: ``train_points`` and ``test_points``; with ``draws``, there are only as many
             sets of data, which the runs use in turn.
-        seeds: one a run.
+        seeds: one per run.
         spiral: where the points lie.
         stream: tells apart what one seed draws for different experiments.
 
@@ -106,9 +106,9 @@ def make(settings: Settings, seeds: Sequence[int], radii: Any, temperature: Any)
 
     Args:
         settings: of the job.
-        seeds: one a member.
-        radii: of the input and output weights, numbers or one a member; None for no circles.
-        temperature: τ, or one a member.
+        seeds: one per member.
+        radii: of the input and output weights, numbers or one per member; None for no circles.
+        temperature: τ, or one per member.
     """
     rules = {}
     if radii is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from colangevin.diagnostics.weights import largest_weight
+from colangevin.ensemble import Ensemble
 from colangevin.lab.experiments import ensembles, spiral
 from colangevin.lab.experiments.comparing import Quantity, lead
 from colangevin.lab.experiments.experiment import (
@@ -18,9 +19,10 @@ from colangevin.lab.experiments.experiment import (
     Table,
     seeds_of,
 )
-from colangevin.lab.experiments.log import Log, pack
-from colangevin.lab.experiments.records import Records
+from colangevin.lab.experiments.job_log import Log, pack
+from colangevin.lab.experiments.records import Record, Records
 from colangevin.lab.experiments.spiral_plot import draw_curves, draw_regions
+from colangevin.lab.experiments.values import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 NAME = "spiral-classifiers"
 GRID, EXTENT = 160, 1.2
 SCALES = {
+    "demo": {**spiral.PAPER, "runs": 5, "epochs": 600},  # what cola demo shows
     **spiral.SCALES,
     # Adds its jobs to the records of the full scale.
     "draws": {**spiral.PAPER, "scale": "full", "draws": 10},
@@ -37,7 +40,7 @@ REDRAWN = ("sgd", "sgd-wd", "c-sgd")
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a method; with ``draws``, some of them again on so many sets of data."""
+    """One job per method; with ``draws``, some of them again on so many sets of data."""
     shared = {key: value for key, value in settings.items() if key != "draws"}
     found = [Job(NAME, name, {**shared, **own}) for name, own in spiral.METHODS.items()]
     for name in REDRAWN if "draws" in settings else ():
@@ -56,18 +59,42 @@ def run(job: Job, log: Log) -> None:
     if not spiral.train(ensemble, settings, points, log):
         return
     spiral.save_weights(ensemble, settings, log.directory, job.name)
-    final = spiral.measure(ensemble, points)
+    log.finish(**_final(ensemble, points))
+
+
+def so_far(job: Job, log: Log) -> Record | None:
+    """The record of a job that was stopped, with the results of its networks as they are.
+
+    Returns:
+        None if the job has not been begun. Nothing is written: the job can still go on.
+    """
+    saved = log.load()
+    if saved is None:
+        return None
+    settings = job.settings
+    seeds = seeds_of(settings)
+    ensemble = spiral.make(settings, seeds, settings.get("radii"), settings.get("temperature", 0.0))
+    ensemble.load_state_dict(saved["ensemble"])
+    final = _final(ensemble, spiral.draw_points(settings, seeds))
+    if log.record.history["epoch"][-1] < ensemble.epochs:
+        measured = {key: final[key] for key in log.record.history if key != "epoch"}
+        log.append(epoch=ensemble.epochs, **measured)
+    return replace(log.record, final=plain(final))
+
+
+def _final(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any]:
+    measured = spiral.measure(ensemble, points)
     largest = [largest_weight(network) for network in spiral.networks(ensemble)]
-    log.finish(
-        **{name: ensembles.everyone(ensemble, values) for name, values in final.items()},
-        largest_weight=ensembles.everyone(ensemble, torch.tensor(largest)),
-        violation=ensembles.everyone(ensemble, ensemble.violation()),
-        removed=ensembles.removals(ensemble),
-        picture=_picture(ensemble, points),
-    )
+    return {
+        **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
+        "largest_weight": ensembles.everyone(ensemble, torch.tensor(largest)),
+        "violation": ensembles.everyone(ensemble, ensemble.violation()),
+        "removed": ensembles.removals(ensemble),
+        "picture": _picture(ensemble, points),
+    }
 
 
-def _picture(ensemble: Any, points: spiral.Points) -> dict[str, Any] | None:
+def _picture(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any] | None:
     """What the first run predicts on a grid, and its points."""
     if 0 not in ensemble.active:
         return None
@@ -161,8 +188,9 @@ EXPERIMENT = Experiment(
     claims=claims,
     note=(
         "The full scale is the paper's. Every run draws its own data, the same for all methods; "
-        "the paper's runs seem to share one draw (its figure 2 has the data of figure 1). The "
-        "scale draws adds runs that share 10 sets of data to the records of full."
+        "the paper's runs seem to share one draw (its figure 2 has the data of figure 1). "
+        "`--scale draws` adds more runs to the results of `--scale full`. These runs reuse 10 data "
+        "sets."
     ),
-    times={"smoke": "5 s", "laptop": "4 min", "full": "30 min", "draws": "15 min"},
+    times={"demo": "1 min", "smoke": "5 s", "laptop": "4 min", "full": "30 min", "draws": "15 min"},
 )

@@ -11,7 +11,7 @@ from colangevin.ensemble import Ensemble
 from colangevin.lab.experiments import curvature_table, ensembles, spiral
 from colangevin.lab.experiments.curvature_table import cells, runs_of, total
 from colangevin.lab.experiments.experiment import Claim, Experiment, Job, Settings, Table
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Records
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ PAPER = {
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a method, with the settings of the classifiers' job."""
+    """One job per method, with the settings of the classifiers' job."""
     return [Job(NAME, name, {**settings, **own}) for name, own in spiral.METHODS.items()]
 
 

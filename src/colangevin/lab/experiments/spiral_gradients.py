@@ -19,7 +19,7 @@ from colangevin.lab.experiments.experiment import (
     Settings,
     Table,
 )
-from colangevin.lab.experiments.log import Log, pack, unpack
+from colangevin.lab.experiments.job_log import Log, pack, unpack
 from colangevin.lab.experiments.records import Record, Records
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ SHARPEST = (
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a method, and one a radius of the input layer's circles."""
+    """One job per method, and one per radius of the input layer's circles."""
     methods = [Job(NAME, name, {**settings, **own}) for name, own in spiral.METHODS.items()]
     fewer = {**settings, "runs": min(settings["runs"], RADIUS_RUNS)}
     radii = [
@@ -147,7 +147,7 @@ EXPERIMENT = Experiment(
     claims=claims,
     note=(
         "The networks of spiral-classifiers where they are in the same output directory; "
-        f"at most {RADIUS_RUNS} runs a radius."
+        f"at most {RADIUS_RUNS} runs per radius."
     ),
     times={"smoke": "9 s", "laptop": "4 min", "full": "40 min"},
 )

@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colangevin.lab.experiments.curves import COLORS, band, factor_of, say_bands
-from colangevin.lab.experiments.log import unpack
+from colangevin.lab.experiments.job_log import unpack
 from colangevin.lab.experiments.records import Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LOSS_COLORS = {"train_loss": COLORS[0], "test_loss": COLORS[1]}
 CURVES = {"test_loss": "test loss", "test_accuracy": "test accuracy, %"}
 
 
-def draw_regions(records: Records) -> Figure:
-    """Figure 1: regions with training and with test points, and losses, a method a column."""
+def draw_regions(records: Records, *, every_run: bool = False) -> Figure:
+    """Figure 1: regions with training and with test points, and losses; one column per method.
+
+    Args:
+        records: one per method.
+        every_run: draw losses as a mean over the runs with two standard errors on either side,
+            and not those of the first run, whose regions and points are shown.
+    """
     from matplotlib.figure import Figure
 
     shown = [record for record in records.values() if record.final.get("picture")]
@@ -30,12 +37,37 @@ def draw_regions(records: Records) -> Figure:
         axes[0, column].set_title(record.settings["label"])
         bottom = axes[2, column]
         for key, style in (("train_loss", "--"), ("test_loss", "-")):
-            values = [entry[0] for entry in record.series(key)]
-            bottom.plot(record.history["epoch"], values, style, label=key.replace("_", " "))
+            values = np.array(record.series(key))
+            values = values if every_run else values[:, :1]
+            line = {"color": LOSS_COLORS[key], "linestyle": style}
+            band(bottom, record.history["epoch"], values, label=key.replace("_", " "), **line)
         bottom.set(xlabel="epoch", yscale="log")
         bottom.legend()
     for row, label in enumerate(("training points", "test points", "loss")):
         axes[row, 0].set_ylabel(label)
+    return figure
+
+
+def draw_demo(records: Records) -> Figure:
+    """The demo's picture: regions, and what was reached on average over the runs."""
+    figure = draw_regions(records, every_run=True)
+    settings = records.settings
+    epochs = sorted({record.history["epoch"][-1] for record in records.values()})
+    trained = f"{epochs[0]:,}" if len(epochs) == 1 else f"{epochs[0]:,} to {epochs[-1]:,}"
+    figure.suptitle(
+        f"Two-turn spiral, {settings['hidden']} hidden nodes, {trained} epochs, seed "
+        f"{settings['seed']}. Points and regions: first run.\nAccuracies and losses: mean over "
+        f"{settings['runs']} runs; bands: two standard errors."
+    )
+    for axis, (job, record) in zip(figure.axes, records.items(), strict=False):
+        mean = 100.0 * records.mean_std(job, "test_accuracy")[0]
+        axis.set_title(f"{record.settings['label']}\n{mean:.1f} % of test points right")
+    losses = figure.axes[2 * len(records) : 3 * len(records)]
+    for axis in losses:
+        axis.set_yscale("linear")
+    highest = max(axis.get_ylim()[1] for axis in losses)
+    for axis in losses:
+        axis.set_ylim(0.0, highest)
     return figure
 
 

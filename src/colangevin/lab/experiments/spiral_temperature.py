@@ -16,7 +16,7 @@ from colangevin.lab.experiments.experiment import (
     Settings,
     Table,
 )
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Records
 from colangevin.lab.experiments.spiral_curvature import curvatures
 from colangevin.lab.experiments.spiral_plot import draw_curves

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from colangevin.errors import ConvergenceError
-from colangevin.lab.experiments.log import Log
+from colangevin.lab.experiments.job_log import Log
 
 SAVE_SECONDS = 30.0
 """What a kill may cost."""

@@ -12,12 +12,12 @@ from torch.nn import functional
 from colangevin.constraints import Circle, Constraint
 from colangevin.diagnostics.weights import largest_weight
 from colangevin.lab.data import batchify, windows
-from colangevin.lab.data.text import Corpus
-from colangevin.lab.experiments import training, transformer_results
+from colangevin.lab.data.corpora import Corpus
+from colangevin.lab.experiments import training, transformer_findings
 from colangevin.lab.experiments.datasets import LOADERS
 from colangevin.lab.experiments.experiment import Experiment, Job, Settings, seeds_of
-from colangevin.lab.experiments.log import Log
-from colangevin.lab.experiments.transformer_results import PAPER, TITLES
+from colangevin.lab.experiments.job_log import Log
+from colangevin.lab.experiments.transformer_findings import PAPER, TITLES
 from colangevin.lab.models import TransformerLM
 from colangevin.optimizers import CoLA, parameter_groups
 
@@ -175,9 +175,9 @@ EXPERIMENT = Experiment(
     scales=SCALES,
     jobs=jobs,
     run=run,
-    figures=transformer_results.figures,
-    table=transformer_results.table,
-    claims=transformer_results.claims,
+    figures=transformer_findings.figures,
+    table=transformer_findings.table,
+    claims=transformer_findings.claims,
     data=("ptb", "wikitext-2"),
     note=NOTE,
     times={"smoke": "30 s", "laptop": "6 min", "full": "1 h"},

@@ -53,7 +53,7 @@ def run_all(work: Callable[[T, KeepGoing], R], tasks: Sequence[T], report: Repor
     Args:
         work: A function at module level; it and its tasks and results can be pickled. It calls
             ``keep_going(done)`` now and then, and returns early where that returns False.
-        tasks: The arguments, one a process.
+        tasks: The arguments, one per process.
         report: Called in this process with the index of a task and how much of it is done, and
             with -1 and 0 while nothing happens. Once it returns False, every task ends early.
 
@@ -250,7 +250,8 @@ def _outcome(message: bytes, keep_going: KeepGoing) -> tuple[str, Any]:
 
 def _portable(error: Exception) -> Exception:
     """The error itself if it can be sent, else one with its text."""
-    if not isinstance(error, ColangevinError):  # those say by themselves what is wrong
+    # These say by themselves what is wrong: bad data, a full disk.
+    if not isinstance(error, (ColangevinError, OSError)):
         traceback.print_exc()
     try:
         pickle.loads(pickle.dumps(error))

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from colangevin.lab.experiments.page import machines, verdict_counts
-from colangevin.lab.experiments.results import Results, duration, headline
+from colangevin.lab.experiments.reproduction_page import machines, verdict_counts
+from colangevin.lab.experiments.results import Results, headline
+from colangevin.lab.experiments.wording import duration
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1c1e21; --soft: #5c6370; --back: #fbfbfa;

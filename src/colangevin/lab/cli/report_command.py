@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, complain
-from colangevin.lab.experiments.html_report import html_report
-from colangevin.lab.experiments.page import page as markdown_page
-from colangevin.lab.experiments.page import verdict_counts
+from colangevin.lab.cli.narrow_tables import terminal_table
+from colangevin.lab.experiments.browser_report import html_report
+from colangevin.lab.experiments.reproduction_page import page as markdown_page
+from colangevin.lab.experiments.reproduction_page import verdict_counts
 from colangevin.lab.experiments.results import Results, headline, read_results, write_files
 from colangevin.lab.experiments.writing import write_text
 
@@ -56,13 +55,11 @@ def print_results(results: Results, console: Console) -> None:
         names = ", ".join(results.missing)
         console.print(f"Not complete: {names}.", markup=False, highlight=False)
     if results.table.rows:
-        table = Table(box=box.SIMPLE_HEAD)
-        for column in results.table.columns:
-            table.add_column(column)
-        for row in results.table.rows:
-            table.add_row(*row)
+        table = terminal_table(results.table.columns, results.table.rows, console.width)
         console.print(table, markup=False)
-    if results.claims:
+    if results.trial:
+        console.print(f"Scale {results.scale}: too little to judge the paper's claims.")
+    elif results.claims:
         console.print(f"The paper's claims: {verdict_counts(results)}.", highlight=False)
 
 

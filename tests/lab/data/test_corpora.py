@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from colangevin.errors import DataError
-from colangevin.lab.data.text import (
+from colangevin.lab.data.corpora import (
     Vocabulary,
     batchify,
     penn_treebank,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import platform
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -20,9 +19,9 @@ from colangevin.lab.experiments.experiment import Job
 from colangevin.lab.experiments.records import Record
 from colangevin.lab.experiments.values import pack, plain, unpack
 from colangevin.lab.experiments.writing import replacing, write_text
-from colangevin.lab.machine import cpu_name
+from colangevin.lab.machine import surroundings
 
-__all__ = ["Log", "pack", "unpack", "versions"]
+__all__ = ["Log", "pack", "unpack"]
 
 REPORT_SECONDS = 0.1
 
@@ -94,7 +93,7 @@ class Log:
         return self._going
 
     def append(self, **row: Any) -> None:
-        """Add a time point to the history: numbers, or lists with a number a run.
+        """Add a time point to the history: numbers, or lists with a number per run.
 
         A column that a row leaves out holds None there.
         """
@@ -158,7 +157,7 @@ class Log:
 
     def _begin(self, record: Record) -> None:
         started = record.started or datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        found = dict(record.versions) or versions()
+        found = dict(record.versions) or {"colangevin": colangevin.__version__, **surroundings()}
         self._record = replace(record, started=started, versions=found)
         self._history = {key: list(column) for key, column in record.history.items()}
         self._clock = time.perf_counter()
@@ -207,20 +206,3 @@ def read_tensors(path: Path, keys: Iterable[str]) -> dict[str, Any]:
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, LookupError, TypeError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
         raise RecordError(f"{path} is damaged ({reason})") from None
-
-
-def versions() -> dict[str, Any]:
-    """What a result may depend on beside the settings.
-
-    Example:
-        >>> list(versions())
-        ['colangevin', 'torch', 'python', 'system', 'cpu', 'threads']
-    """
-    return {
-        "colangevin": colangevin.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "system": platform.system(),
-        "cpu": cpu_name(),
-        "threads": torch.get_num_threads(),
-    }

@@ -10,14 +10,15 @@ from types import ModuleType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from colangevin.lab.bench import literal, report
+from colangevin.lab.bench import presenting, printed_formulas
+from colangevin.lab.bench.benchmark import LETTERS, Settings, full, quick, run, ticks
 from colangevin.lab.bench.record import Record
-from colangevin.lab.bench.run import LETTERS, Settings, full, quick, run, ticks
 from colangevin.lab.bench.timing import Effort
 from colangevin.lab.bench.works import QUICK, Sizes
+from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
+from colangevin.lab.experiments.wording import duration
+from colangevin.lab.experiments.writing import write_text
 
-BAD_ARGUMENT = 2
-INTERRUPTED = 130
 NAME = "bench"
 
 
@@ -58,17 +59,21 @@ def run_bench(
             threads=threads,
             seed=seed,
         )
-        module = None if reference is None else literal.load(reference)
+        module = None if reference is None else printed_formulas.load(reference)
         _prepare(out)
     except (OSError, TypeError, ValueError) as error:
-        Console(stderr=True).print(f"cola bench: {error}", soft_wrap=True, markup=False)
+        complain("bench", error)
         return BAD_ARGUMENT
-    record = _run_with_progress(settings, module, console)
-    for table in report.tables(record):
-        console.print(table)
-    if not record.complete:
-        console.print("Stopped; this is what is done.")
-    _write(record, out, console)
+    try:
+        record = _run_with_progress(settings, module, out / f"{NAME}.json", console)
+        for table in presenting.tables(record):
+            console.print(table)
+        if not record.complete:
+            console.print("Stopped; this is what is done.")
+        _write(record, out, console)
+    except OSError as error:  # the disk is full, or the directory is gone
+        complain("bench", error)
+        return BAD_ARGUMENT
     return 0 if record.complete else INTERRUPTED
 
 
@@ -99,8 +104,9 @@ def _prepare(out: Path) -> None:
 
 
 def _run_with_progress(
-    settings: Settings, reference: ModuleType | None, console: Console
+    settings: Settings, reference: ModuleType | None, path: Path, console: Console
 ) -> Record:
+    """Run; what is done is in the file ``path`` after every work."""
     columns = (BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("starting", total=ticks(settings))
@@ -108,7 +114,15 @@ def _run_with_progress(
         def tick(what: str) -> None:
             progress.update(task, advance=1, description=what)
 
-        return run(settings, reference, tick)
+        def save(record: Record) -> None:
+            write_text(path, record.to_json())
+            if not console.is_terminal:  # where no bar is drawn, a line says what is done
+                letter, title = list(record.works.items())[-1]
+                seconds = record.work_seconds[letter]
+                line = f"({letter}) {title}: done, {duration(seconds)}"
+                console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+        return run(settings, reference, tick, save)
 
 
 def _write(record: Record, out: Path, console: Console) -> None:
@@ -116,9 +130,9 @@ def _write(record: Record, out: Path, console: Console) -> None:
     from colangevin.lab.bench import plot
 
     paths = [out / f"{NAME}{suffix}" for suffix in (".json", ".png", ".md")]
-    record.save(paths[0])
+    write_text(paths[0], record.to_json())
     plot.save(record, paths[1])
-    page = report.markdown(record, picture=paths[1].name, json=paths[0].name)
-    paths[2].write_text(page, encoding="utf-8")
+    page = presenting.markdown(record, picture=paths[1].name, json=paths[0].name)
+    write_text(paths[2], page)
     for path in paths:
         console.print(f"Wrote {path}", soft_wrap=True, markup=False, highlight=False)

@@ -17,7 +17,7 @@ READING = """## How to read it
   comparable; times of another day or machine are not. `~` marks a time that was scaled up from
   one smaller matrix because the whole would take too long.
 - **Ratio** is the time over that of the row named above the table, or else in the cell.
-- **State** and **scratch** are floats a weight: what the optimizer keeps between steps beyond
+- **State** and **scratch** are floats per weight: what the optimizer keeps between steps beyond
   weight and gradient, and what torch allocates within a step at most, with buffers that are kept
   for the next step. Workspaces inside BLAS and LAPACK are not counted.
 - **Violation** is the largest entry of QᵀQ − I, or of (θ² + ξ²)/r² − 1, in double precision,
@@ -26,16 +26,21 @@ READING = """## How to read it
 - Gradients are random, of Frobenius norm 0.1 for every weight (about what a layer has in
   training), and stay the same for 10 steps: momentum builds up, and nothing converges. The learning
   rate is 0.1 and the momentum 0.9 unless a row says otherwise. Everything is float32.
-- `fused` means one compiled kernel for each elementwise geometry, `eager` none; without either
-  word only matrix products matter. The first, compiling step is not in the times.
+- A row of this library has default arguments, unless it says `eager` (`fused=False`: without
+  kernels) or `fused` (`fused=True`). The first step, which may compile, is not in the times. Its
+  own bar is about the process that ran this: kernels that an earlier one left in torch's cache on
+  the disk are found again.
 - Peers: *geoopt* moves tall matrices, so kernels are reshaped for it; *POGO* takes a stack of
   matrices, or goes one by one; a reparametrisation (*torch*, *geotorch*) is timed with its own
-  forward and backward pass; *Muon* makes updates orthogonal, not weights. What a peer cannot
-  constrain, fused SGD moves. *The printed formulas* are the library's test oracle in float32:
-  the sources' equations as they stand, without any of the work that went into speed.
+  forward and backward pass; *Muon* makes updates orthogonal, not weights. torch's Muon computes in
+  bfloat16, which many processors do in software, slowly; `float32 products` is the same update in
+  float32. What a peer cannot constrain, fused SGD moves. *The printed formulas* are the library's
+  test oracle in float32: the sources' equations as they stand, without any of the work that went
+  into speed.
 """
 
 BARS = """## What was to be reached
 
-A ratio is met if it is at most the bar. Every bar is here with its figure, met or not.
+Every bar is here with the figure of this run, met or not. All figures of a work come from one run
+in which its contestants took turns.
 """

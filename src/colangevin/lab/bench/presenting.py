@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from colangevin.lab.bench import text
+from colangevin.lab.bench import page_words
 from colangevin.lab.bench.record import Bar, Record, Row
 
 DOCS_PICTURE = "../benchmarks/results/bench.png"
@@ -110,8 +110,8 @@ def verdict(bar: Bar) -> str:
 
 def limit(bar: Bar) -> str:
     """The bar and, if there is one, the aim."""
-    least = f"{bar.limit:.0e}" if bar.limit < 0.01 else f"{bar.limit:.3g}"
-    return f"≤ {least}" + (f", aim {bar.aim}" if bar.aim else "")
+    value = f"{bar.limit:.0e}" if bar.limit < 0.01 else f"{bar.limit:.3g}"
+    return f"{'≥' if bar.least else '≤'} {value}" + (f", aim {bar.aim}" if bar.aim else "")
 
 
 def measured(bar: Bar) -> str:
@@ -123,7 +123,7 @@ def measured(bar: Bar) -> str:
 
 def _bar_table(bars: Sequence[Bar]) -> Table:
     table = Table(title="Bars", title_justify="left", box=box.SIMPLE_HEAD)
-    for header in ("work", "bar", "at most", "measured", ""):
+    for header in ("work", "what", "bar", "measured", ""):
         table.add_column(header, justify="right" if header == "measured" else "left")
     for bar in bars:
         style = {True: None, False: "bold red", None: "dim"}[bar.met]
@@ -137,12 +137,12 @@ def _bar_table(bars: Sequence[Bar]) -> Table:
 def markdown(record: Record, picture: str, json: str) -> str:
     """The page; ``picture`` and ``json`` are links to the files of the same run."""
     parts = [
-        text.INTRODUCTION.format(json=json),
+        page_words.INTRODUCTION.format(json=json),
         f"![Ratios by work, and scaling]({picture})\n",
         _machine(record),
-        text.BARS,
+        page_words.BARS,
         _bars(record.bars),
-        text.READING,
+        page_words.READING,
     ]
     for letter, title, rows in sections(record):
         parts.append(f"## ({letter}) {title}\n\n" + _rows(rows))
@@ -169,12 +169,12 @@ def _machine(record: Record) -> str:
 
 def _bars(bars: Sequence[Bar]) -> str:
     lines = [
-        "| work | bar | at most | measured | | why |",
-        "| --- | --- | --- | ---: | --- | --- |",
+        "| work | what | bar | measured | |",
+        "| --- | --- | --- | ---: | --- |",
     ]
     for bar in bars:
         work = f"({bar.work})" if bar.work else "all"
-        content = (work, bar.text, limit(bar), measured(bar), verdict(bar), bar.why)
+        content = (work, bar.text, limit(bar), measured(bar), verdict(bar))
         lines.append("| " + " | ".join(content) + " |")
     return "\n".join(lines) + "\n"
 

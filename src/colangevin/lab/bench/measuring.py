@@ -11,8 +11,8 @@ from torch import Tensor
 
 from colangevin.lab.bench.contestant import (
     Contestant,
-    NotInstalled,
     Setting,
+    Unavailable,
     Weight,
     draw_initial,
     draw_pool,
@@ -90,6 +90,7 @@ def measure(work: Work, environment: Environment, tick: Tick) -> list[Row]:
     for player, found in zip(players, times, strict=True):
         player.row.rounds = found
         player.row.seconds = min(found)
+        player.row.first = player.contestant.first
     for player in players:
         _inspect(player, effort)
         tick(player.entry.label)
@@ -110,7 +111,7 @@ def _admit(entry: Entry, row: Row, setting: Setting, pool: Pool, effort: Effort)
                 row.note = "not run: scaled up from one matrix"
                 return None
         contestant = _ready(entry, setting, pool, effort)
-    except NotInstalled as missing:
+    except Unavailable as missing:
         row.note = str(missing)
         return None
     except Exception as error:  # a peer that fails must not end the run

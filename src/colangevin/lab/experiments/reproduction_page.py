@@ -9,14 +9,8 @@ from pathlib import Path
 
 from colangevin.lab.experiments.experiment import VERDICTS, Experiment
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.experiments.results import (
-    Results,
-    capital,
-    duration,
-    headline,
-    markdown_table,
-    sentence,
-)
+from colangevin.lab.experiments.results import Results, headline
+from colangevin.lab.experiments.wording import capital, duration, markdown_table, sentence
 
 INTRODUCTION = """# Reproduction
 
@@ -25,7 +19,7 @@ What the paper states, and what this library finds. This page is written by
 `cola reproduce` makes; `cola reproduce list` names the experiments, their scales and times.
 Values are means over the runs ± one standard deviation; bands and bars in the pictures are two
 standard errors. The wall-clock is that of all jobs of an
-experiment, added up; jobs run at once, one a processor.
+experiment, added up; jobs run at once, one per processor.
 
 An ordering is *reproduced* if one method is better by more than two standard errors, and
 *reproduced in ordering only* if it is better by less, or in a run at a smaller scale than the
@@ -116,7 +110,7 @@ def machines(results: Results) -> list[str]:
         >>> from colangevin.lab.experiments.records import Record, Records
         >>> versions = {"colangevin": "0.1", "torch": "2.6", "python": "3.12", "threads": 1}
         >>> machines(Results(None, Records([Record("a", "b", 0, {}, versions)])))
-        ['colangevin 0.1, torch 2.6, python 3.12, 1 thread a job']
+        ['colangevin 0.1, torch 2.6, python 3.12, 1 thread per job']
     """
     lines = []
     for record in results.records.values():
@@ -125,7 +119,7 @@ def machines(results: Results) -> list[str]:
         place = [str(versions.pop(key)) for key in ("system", "cpu") if key in versions]
         words = [f"{key} {value}" for key, value in versions.items()] + place
         if threads is not None:
-            words.append(f"{threads} thread{'' if threads == 1 else 's'} a job")
+            words.append(f"{threads} thread{'' if threads == 1 else 's'} per job")
         lines.append(", ".join(words))
     return list(dict.fromkeys(lines))
 

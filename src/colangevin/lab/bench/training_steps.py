@@ -33,7 +33,7 @@ def work_e(sizes: Sizes) -> list[Work]:
             [
                 Entry(works.SGD_MOMENTUM, first.against("SGD")),
                 Entry(works.ADAM, first.against("Adam")),
-                Entry(works.CIRCLE_FUSED, first.constrained("circle", fused=True), ours=True),
+                Entry(works.CIRCLE, first.constrained("circle"), ours=True),
                 Entry(works.CIRCLE_EAGER, first.constrained("circle", fused=False), ours=True),
             ],
             series=f"784-{sizes.hidden}-10, batch {MLP_BATCH}",
@@ -45,8 +45,8 @@ def work_e(sizes: Sizes) -> list[Work]:
             [
                 Entry(works.SGD_MOMENTUM, second.against("SGD")),
                 Entry(works.ADAM, second.against("Adam")),
-                Entry(works.ORTHOGONAL, second.constrained("orthogonal", fused=None), ours=True),
-                Entry(works.CIRCLE_FUSED, second.constrained("circle", fused=True), ours=True),
+                Entry(works.ORTHOGONAL, second.constrained("orthogonal"), ours=True),
+                Entry(works.CIRCLE, second.constrained("circle"), ours=True),
             ],
             series=f"ResNet of {blocks} blocks, width {sizes.channels}, batch {sizes.batch}",
         ),
@@ -100,7 +100,7 @@ class Task:
 
         return build
 
-    def constrained(self, kind: str, fused: bool | None) -> Build:
+    def constrained(self, kind: str, fused: bool | None = None) -> Build:
         """CoLA with its constraint on matrices and kernels; biases and norms are free."""
 
         def build(setting: Setting) -> Contestant:
@@ -111,7 +111,7 @@ class Task:
             optimizer = CoLA(groups, lr=setting.lr, momentum=setting.momentum, fused=fused)
             step = _training_step(model, inputs, labels, optimizer)
             made = contestant_of(optimizer, parameters, constraints, step)
-            made.compiles = bool(fused)
+            made.compiles = fused is not False
             return made
 
         return build

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colangevin.lab.bench.contestant import Contestant, NotInstalled, Setting, Weight
+from colangevin.lab.bench.contestant import Contestant, Setting, Unavailable, Weight
 
 NEEDED = ("run_word", "circle_pieces", "circle_slack", "orthogonal_pieces", "to_tall")
 ITERATIONS = 10
@@ -47,11 +47,11 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-def literal(setting: Setting) -> Contestant:
+def printed(setting: Setting) -> Contestant:
     """OBA at temperature 0 by the printed formulas, one weight after the other."""
     reference: Any = setting.reference
     if reference is None:
-        raise NotInstalled("not run: --reference names the file of the formulas")
+        raise Unavailable("not run: --reference names the file of the formulas")
     step_size = math.sqrt(setting.lr)
     friction = -math.log(setting.momentum) / step_size
     systems = [

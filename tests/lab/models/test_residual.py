@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from colangevin.lab.models.resnet import BasicBlock, resnet
+from colangevin.lab.models.residual import BasicBlock, resnet
 
 
 def parameters(model):

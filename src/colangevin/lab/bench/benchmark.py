@@ -8,28 +8,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 import torch
 
+import colangevin
 from colangevin import checks
-from colangevin.lab.bench import bars, machine, scaling, seeds
-from colangevin.lab.bench.measure import Environment, measure
+from colangevin.lab.bench import bars, scaling, seeds
+from colangevin.lab.bench.measuring import Environment, measure
 from colangevin.lab.bench.record import Record
 from colangevin.lab.bench.timing import Effort, Tick
-from colangevin.lab.bench.training import work_e
-from colangevin.lab.bench.works import Sizes, Work, work_a, work_b, work_c, work_d
-from colangevin.lab.machine import threads
+from colangevin.lab.bench.training_steps import work_e
+from colangevin.lab.bench.works import Sizes, Work, work_a, work_b, work_c, work_d, work_one
+from colangevin.lab.machine import circumstances, threads
 
 LETTERS: dict[str, Callable[[Sizes], list[Work]]] = {
     "a": lambda sizes: [work_a(sizes)],
     "b": lambda sizes: [work_b(sizes)],
-    "c": lambda sizes: [work_c(sizes)],
+    "c": lambda sizes: [work_c(sizes), work_one(sizes)],
     "d": lambda sizes: [work_d(sizes)],
     "e": work_e,
     "f": scaling.work_f,
     "g": seeds.work_g,
 }
 
+PACKAGES = ("geoopt", "geotorch", "pogo-torch")
+"""Peers whose versions the record keeps."""
 LARGEST_SEED = 2**31 - 1
 
 
@@ -75,25 +79,48 @@ def ticks(settings: Settings) -> int:
     return total
 
 
-def run(settings: Settings, reference: ModuleType | None, tick: Tick) -> Record:
-    """Run the works; an interruption ends the run with what is done."""
+def run(
+    settings: Settings,
+    reference: ModuleType | None,
+    tick: Tick,
+    save: Callable[[Record], None] = lambda record: None,
+) -> Record:
+    """Run the works; an interruption ends the run with what is done.
+
+    Args:
+        settings: which works, how large, how long.
+        reference: module of the literal formulas, or None.
+        tick: called whenever a little work is done.
+        save: given the record so far after every work, so that a crash costs one work at most.
+    """
     start = time.perf_counter()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with threads(settings.threads), warnings.catch_warnings():
         # What peers warn of is theirs, and what the library warns of becomes a note.
         warnings.simplefilter("ignore")
-        record = Record(machine.describe(device), asdict(settings))
+        record = Record(_machine(device), asdict(settings), complete=False)
         try:
             for letter in settings.works:
                 begun = time.perf_counter()
                 _run_letter(letter, settings, reference, device, record, tick)
                 record.work_seconds[letter] = round(time.perf_counter() - begun, 1)
+                _judge(record, start)
+                save(record)
+            record.complete = True
         except KeyboardInterrupt:
-            record.complete = False
+            pass
+    _judge(record, start)
+    return record
+
+
+def _judge(record: Record, start: float) -> None:
     record.slopes = scaling.slopes(record.rows)
     record.bars = bars.judge(record)
     record.seconds = round(time.perf_counter() - start, 1)
-    return record
+
+
+def _machine(device: torch.device) -> dict[str, Any]:
+    return {"colangevin": colangevin.__version__, **circumstances(device, PACKAGES)}
 
 
 def _run_letter(
@@ -130,6 +157,7 @@ def quick(effort: Effort) -> Effort:
         round_seconds=min(effort.round_seconds, 0.02),
         seconds=min(effort.seconds, 0.5),
         patience=min(effort.patience, 1.0),
+        settling=min(effort.settling, 50),
         ours_seconds=min(effort.ours_seconds, 1.0),
         peers_seconds=min(effort.peers_seconds, 0.2),
     )

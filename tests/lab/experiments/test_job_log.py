@@ -6,7 +6,7 @@ import torch
 
 from colangevin.errors import RecordError
 from colangevin.lab.experiments.experiment import Claim, Job, Table
-from colangevin.lab.experiments.log import Log, pack, unpack
+from colangevin.lab.experiments.job_log import Log, pack, unpack
 from colangevin.lab.experiments.records import read_record, read_records
 from colangevin.lab.experiments.values import plain
 
@@ -76,7 +76,7 @@ def test_killed_between_checkpoint_and_record_the_checkpoint_counts(tmp_path):
 
 def test_wall_clock_adds_up(tmp_path, monkeypatch):
     clock = iter([0.0, 5.0, 100.0, 200.0, 207.0])
-    monkeypatch.setattr("colangevin.lab.experiments.log.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("colangevin.lab.experiments.job_log.time.perf_counter", lambda: next(clock))
     Log(JOB, tmp_path).save({})
     again = Log(JOB, tmp_path)
     again.load()

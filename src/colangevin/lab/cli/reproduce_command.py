@@ -1,0 +1,112 @@
+"""``cola reproduce``: progress, table and files around an experiment that runs."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from colangevin.errors import DataError, RecordError
+from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
+from colangevin.lab.cli.interrupt import interrupt_flag
+from colangevin.lab.cli.job_bars import run_with_progress
+from colangevin.lab.cli.report_command import print_results, say_written, write_report
+from colangevin.lab.experiments.experiment import Experiment
+from colangevin.lab.experiments.records import read_records
+from colangevin.lab.experiments.registry import EXPERIMENTS, find
+from colangevin.lab.experiments.results import results_of
+from colangevin.lab.experiments.running import Plan, prepare
+from colangevin.lab.experiments.wording import sentence
+
+USUAL = "laptop"
+"""The scale whose time the list shows."""
+
+
+def run_reproduce(
+    name: str,
+    scale: str,
+    runs: int | None,
+    seed: int,
+    data: Path | None,
+    out: Path,
+    resume: bool,
+    jobs: int | None,
+    about: str | None = None,
+) -> int:
+    """Run the experiment, print the table, write figures and report; return the exit code."""
+    console = Console()
+    try:
+        if name == "list":
+            _list(console) if about is None else _describe(find(about), console)
+            return 0
+        if about is not None:
+            raise ValueError(f"one experiment at a time, got {name} and {about}")
+        plan = prepare(find(name), scale, runs, seed, data, out, resume, jobs)
+    except (OSError, ValueError) as error:
+        complain("reproduce", error)
+        return BAD_ARGUMENT
+    again = ["cola", "reproduce", name, "--scale", scale, "--seed", str(seed), "--out", str(out)]
+    for option, value in (("--runs", runs), ("--data", data), ("--jobs", jobs)):
+        again += [] if value is None else [option, str(value)]
+    return _carry_out(plan, shlex.join([*again, "--resume"]), console)
+
+
+def _carry_out(plan: Plan, again: str, console: Console) -> int:
+    try:
+        with interrupt_flag() as interrupted:
+            _announce(plan, console)
+            complete = run_with_progress(plan, console, interrupted)
+        if complete:
+            results = results_of(read_records(plan.directory))
+            written = write_report([results], plan.directory)
+    except (OSError, DataError, RecordError) as error:  # another error is a mistake of the program
+        complain("reproduce", error)
+        return BAD_ARGUMENT
+    if not complete:
+        console.print("Stopped; what is done is saved. Go on with", highlight=False)
+        console.print(f"  {again}", soft_wrap=True, markup=False, highlight=False)
+        return INTERRUPTED
+    print_results(results, console)
+    say_written(written, console)
+    return 0
+
+
+def _announce(plan: Plan, console: Console) -> None:
+    settings, count = plan.settings, len(plan.jobs)
+    lines = [
+        f"{plan.experiment.name}: {sentence(plan.experiment.title)}",
+        f"Scale {settings['scale']}, {settings['runs']} runs, seed {settings['seed']}; "
+        f"{len(plan.todo)} of {count} jobs to do, {plan.processes} at once.",
+    ]
+    console.print("\n".join(lines), markup=False, highlight=False)
+
+
+def _list(console: Console) -> None:
+    """One line per experiment."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for header in ("name", "paper", "laptop", "data"):
+        table.add_column(header, no_wrap=True)
+    for experiment in EXPERIMENTS.values():
+        source = experiment.source.partition(" (")[0]
+        data = ", ".join(experiment.data) or "none"
+        table.add_row(experiment.name, source, experiment.times.get(USUAL, ""), data)
+    console.print(table)
+    console.print("What one is, and its scales: cola reproduce list NAME", highlight=False)
+
+
+def _describe(experiment: Experiment, console: Console) -> None:
+    """Everything that is to be known before a run."""
+    lines = [
+        f"{experiment.name}: {sentence(experiment.title)}",
+        f"{sentence(experiment.source)} Data: {', '.join(experiment.data) or 'none'}.",
+        sentence(experiment.note),
+        "Scales, with rough times on two cores:",
+    ]
+    for scale, settings in experiment.scales.items():
+        runs = f"{settings['runs']} run{'' if settings['runs'] == 1 else 's'}"
+        time = f", {experiment.times[scale]}" if scale in experiment.times else ""
+        lines.append(f"  {scale}: {runs}{time}")
+    console.print("\n".join(filter(None, lines)), markup=False, highlight=False)

@@ -108,8 +108,8 @@ def values_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 def contents(optimizer: cl.CoLA) -> dict[str, Any]:
     """Everything that an error must leave alone, copied.
 
-    The generators are told by the numbers they would give next: one that has been made but
-    not used is as good as none.
+    The noise needs no entry: it is a function of the seed, which is an option, and of the
+    counts of steps, which are in the state.
     """
     options = [
         {name: value for name, value in group.items() if name != "params"}
@@ -122,7 +122,6 @@ def contents(optimizer: cl.CoLA) -> dict[str, Any]:
         "state": [copy.deepcopy(optimizer.state.get(p)) for p in parameters],
         "members": [[id(p) for p in group["params"]] for group in optimizer.param_groups],
         "options": [dict(option) for option in options],
-        "noise": copy.deepcopy(optimizer._noise).draw(torch.zeros(4)),
     }
 
 

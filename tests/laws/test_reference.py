@@ -15,6 +15,7 @@ import reference as ref
 from colangevin import CoLA, State
 from colangevin.constraints.base import Draw
 from colangevin.integrators import advance
+from colangevin.native import fill
 from colangevin.random import key_of
 from colangevin.random import normals as counter_normals
 from registry import CASES, RUNS, Case, Run, ids, normals
@@ -211,6 +212,14 @@ def compare(case: Case, literal: Literal, state: State, h: float) -> None:
         assert_equal(twin.lay(momentum), [twin.main(i, s, momentum=True) for i, s in closed])
 
 
+def numbers_of(seed: int, place: int, step: int, number: int, size: int) -> Tensor:
+    """From the C kernels where there are any: they round otherwise than torch."""
+    out = torch.empty(size)
+    if fill([out], [seed], [place], [step], number):
+        return out
+    return counter_normals([key_of(seed, place, step, number)], size)[0]
+
+
 def drawn_again(case: Case, state: State, seed: int, step: int) -> Draw:
     """The noise of an optimizer: a function of seed, parameter, step, draw and index."""
     constraint, draws = case.bound(), itertools.count()
@@ -219,7 +228,7 @@ def drawn_again(case: Case, state: State, seed: int, step: int) -> Draw:
         number = next(draws)
         shapes = case.shapes if like.shape == state.position.shape else (like.shape,)
         parts = [
-            counter_normals([key_of(seed, place, step, number)], math.prod(shape))
+            numbers_of(seed, place, step, number, math.prod(shape))
             for place, shape in enumerate(shapes)
         ]
         if like.shape != state.position.shape:

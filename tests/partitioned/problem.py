@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import colangevin as cl
+from injected_noise import noise_from
 
 SIZES = (5, 3)
 
@@ -62,7 +63,6 @@ def run(
 ) -> tuple[list[list[Tensor]], Recorder]:
     """The positions after each step, and the noise that was drawn."""
     recorder = Recorder()
-    optimizer._noise.draw = recorder  # type: ignore[method-assign]
     path = []
 
     def closure() -> Tensor:
@@ -71,9 +71,10 @@ def run(
         value.backward()
         return value
 
-    for _ in range(steps):
-        optimizer.step(closure)
-        path.append([part.detach().clone() for part in parts])
+    with noise_from(recorder):
+        for _ in range(steps):
+            optimizer.step(closure)
+            path.append([part.detach().clone() for part in parts])
     return path, recorder
 
 

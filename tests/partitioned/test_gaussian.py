@@ -6,6 +6,7 @@ import torch
 from scipy.linalg import solve_discrete_lyapunov
 
 import colangevin as cl
+from injected_noise import noise_from
 from targets import fitted_order
 
 STIFFNESS = torch.tensor([0.3, 1.0, 4.0], dtype=torch.float64)
@@ -22,9 +23,10 @@ def linear_map(step_size: float, scheme: str, friction: float) -> tuple[np.ndarr
         )
         buffer = torch.full((3,), -momentum / step_size, dtype=torch.float64)
         optimizer.state[parameter]["momentum_buffer"] = buffer
-        optimizer._noise.draw = lambda like, noise=noise: torch.full_like(like, noise)
+        optimizer.state[parameter]["step"].fill_(1)  # the first call may differ
         parameter.grad = STIFFNESS * parameter.detach()
-        optimizer.step()
+        with noise_from(lambda like, noise=noise: torch.full_like(like, noise)):
+            optimizer.step()
         p = -step_size * optimizer.state[parameter]["momentum_buffer"]
         columns.append(torch.stack([parameter.detach(), p]).numpy())
     maps = np.stack(columns, axis=-1)  # 2 × stiffness × 3

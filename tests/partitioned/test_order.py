@@ -12,6 +12,7 @@ from numpy.polynomial.hermite_e import hermegauss, hermevander
 from scipy.special import factorial
 
 import colangevin as cl
+from injected_noise import noise_from
 from targets import fitted_order
 
 TAU = 1.0
@@ -63,10 +64,11 @@ def one_call(
     parameter = torch.nn.Parameter(torch.from_numpy(theta.copy()))
     optimizer = cl.Langevin([parameter], h, friction, TAU, scheme)
     optimizer.state[parameter]["momentum_buffer"] = torch.from_numpy(-p / h)
-    # The buffer is −p/h, so the optimizer's noise has the other sign.
-    optimizer._noise.draw = lambda like: torch.from_numpy(-r)  # type: ignore[method-assign]
+    optimizer.state[parameter]["step"].fill_(1)  # the first call may differ
     parameter.grad = slope(parameter.detach())
-    optimizer.step()
+    # The buffer is −p/h, so the optimizer's noise has the other sign.
+    with noise_from(lambda like: torch.from_numpy(-r)):
+        optimizer.step()
     moved = -h * optimizer.state[parameter]["momentum_buffer"]
     return parameter.detach().numpy(), moved.numpy()
 

@@ -1,0 +1,23 @@
+"""Noise of a test's own in the place of an optimizer's."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from torch import Tensor
+
+from colangevin.optimizers.layout import Layout
+from colangevin.optimizers.noise import BatchNoise
+
+
+@contextmanager
+def noise_from(draw: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Let every optimizer take its normals from ``draw``.
+
+    The C kernels make their normals themselves, so the steps are made without them.
+    """
+    with (
+        mock.patch.object(BatchNoise, "draw", lambda self, like: draw(like)),
+        mock.patch.object(Layout, "kernel", lambda self, batch: None),
+    ):
+        yield

@@ -64,8 +64,8 @@ class State(NamedTuple):
             >>> State(torch.ones(1)).map(torch.neg).position
             tensor([-1.])
         """
-        made = [None if tensor is None else function(tensor) for tensor in self.tensors]
-        return State(*made, outcome=self.outcome)  # type: ignore[arg-type]
+        made: list[Any] = [None if t is None else function(t) for t in self.tensors]
+        return State(*made, self.outcome)
 
 
 class Vector(NamedTuple):
@@ -73,6 +73,13 @@ class Vector(NamedTuple):
 
     main: Tensor
     slack: Tensor | None = None
+
+
+def within(tensor: Tensor, bound: float | Tensor) -> Tensor:
+    """Clip from −bound to bound."""
+    if isinstance(bound, Tensor):
+        return tensor.clamp(-bound, bound)
+    return tensor.clamp(-bound, bound)
 
 
 def like(value: float | Tensor, reference: Tensor) -> float | Tensor:
@@ -110,12 +117,12 @@ def affine(x: Tensor, offset: Scalar, slope: Scalar) -> Tensor:
 
 def overwrite(old: State, new: State) -> State:
     """Write a new state into the tensors of an old one, where it has any."""
-    kept = []
+    kept: list[Any] = []
     for target, value in zip(old.tensors, new.tensors, strict=True):
         if target is not None and value is not None and target is not value:
             value = target.copy_(value)
         kept.append(value)
-    return State(*kept, outcome=new.outcome)  # type: ignore[arg-type]
+    return State(*kept, new.outcome)
 
 
 def tolerance_for(dtype: torch.dtype) -> float:

@@ -24,6 +24,7 @@ from colangevin.constraints.base import (
     like,
     rows_of,
     tame,
+    within,
 )
 from colangevin.errors import ConstraintError
 
@@ -121,7 +122,7 @@ class Circle(Constraint):
         return replace(self, radius=float(memory[RADIUS]))
 
     def for_members(self, owns: Sequence[Constraint], dims: int) -> Constraint:
-        radii = [own.radius for own in owns if type(own) is type(self)]  # type: ignore[attr-defined]
+        radii = [own.radius for own in owns if type(own) is type(self)]
         if len(radii) < len(owns):
             raise ConstraintError("the members' constraints must be of one kind")
         if all(isinstance(radius, float) for radius in radii) and len(set(radii)) > 1:
@@ -157,7 +158,7 @@ class Circle(Constraint):
         """
         ratio = (position / self._radius(position)).abs().max()
         edge = self._radius(position) * (1.0 - 4.0 * torch.finfo(position.dtype).eps)
-        clipped = torch.where(ratio < 1.0, position, position.clamp(-edge, edge))  # type: ignore[call-overload]
+        clipped = torch.where(ratio < 1.0, position, within(position, edge))
         return torch.where(ratio <= 1.0 + SLIGHT, clipped, position * (INSIDE / ratio))
 
     def lift(self, position: Tensor) -> Tensor:
@@ -170,7 +171,7 @@ class Circle(Constraint):
     def narrow(self, position: Tensor, dtype: torch.dtype) -> Tensor:
         bound = self.bound(dtype, position.device)
         rounded = position.to(dtype)
-        return rounded.clamp(-bound, bound)  # type: ignore[call-overload]
+        return within(rounded, bound)
 
     def residual(self, state: State) -> Tensor:
         assert state.slack is not None
@@ -233,9 +234,8 @@ class Circle(Constraint):
         """No weight beyond its radius, and no slack that is too small to grow again."""
         bound = self.bound(position.dtype, position.device)
         floor = self._radius(position) * math.sqrt(torch.finfo(position.dtype).eps)
-        position = position.clamp_(-bound, bound)  # type: ignore[call-overload]
         return state._replace(
-            position=position, slack=slack.abs().clamp_min_(floor).copysign_(slack)
+            position=within(position, bound), slack=slack.abs().clamp_min_(floor).copysign_(slack)
         )
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:

@@ -103,7 +103,9 @@ class Ensemble:
             members.optimizer_of(*each) for each in zip(methods, modules, self.seeds, strict=True)
         ]
         self._template = modules[0]
-        named = [{p: name for name, p in module.named_parameters()} for module in modules]
+        named: list[dict[Tensor, str]] = [
+            {p: name for name, p in module.named_parameters()} for module in modules
+        ]
         self._groups = groups_of(optimizers, named)
         self._learned, self._buffers = members.stack(modules)
         trained = {name for group in self._groups for name in group.names}

@@ -203,7 +203,8 @@ class MemberGroup:
 
     def _adaptive(self) -> AdaptiveDynamics:
         scheme = thermostats.dynamics(self.options[0]).scheme
-        return AdaptiveDynamics(*(self._column(name) for name in COLUMNS), scheme)
+        lr, temperature, coupling, driving_noise = map(self._column, COLUMNS)
+        return AdaptiveDynamics(lr, temperature, coupling, driving_noise, scheme)
 
     def finish(self) -> None:
         """A step has been made: step sizes that decay do so."""
@@ -267,9 +268,9 @@ def groups_of(
         if trained:
             options = [optimizer.param_groups[index] for optimizer in optimizers]
             layouts = [optimizer._layout(index) for optimizer in optimizers]
-            own = [[layout.geometries[i] for i in trained] for layout in layouts]
+            geometries = [[layout.geometries[i] for i in trained] for layout in layouts]
             ordinals = [first + i for i in trained]
-            found.append(MemberGroup([called[i] for i in trained], options, own, ordinals))
+            found.append(MemberGroup([called[i] for i in trained], options, geometries, ordinals))
         first += len(group["params"])
     return found
 

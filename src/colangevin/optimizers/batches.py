@@ -79,9 +79,9 @@ class Batch:
 
     def part(self, indices: Sequence[int]) -> Batch:
         """Some of the parameters, for one step."""
-        parts = [[items[i] for i in indices] for items in (self.parameters, self.names)]
-        ordinals = [self.ordinals[i] for i in indices]
-        return Batch(self.constraint, *parts, ordinals, self.members, passing=True)  # type: ignore[arg-type]
+        parameters = [self.parameters[i] for i in indices]
+        names, ordinals = [self.names[i] for i in indices], [self.ordinals[i] for i in indices]
+        return Batch(self.constraint, parameters, names, ordinals, self.members, passing=True)
 
     # --- layout ---------------------------------------------------------------------------
 

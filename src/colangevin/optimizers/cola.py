@@ -202,7 +202,7 @@ class CoLA(Optimizer):
 
     # --- the step -------------------------------------------------------------------------
 
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step.

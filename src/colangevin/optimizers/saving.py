@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -83,8 +84,7 @@ class Loading:
         ]
         entries = dict(state["state"])
         entries.update(_entries(self._loaded, groups))
-        own = type(self._optimizer.state)(dict)  # type: ignore[call-arg, arg-type]
-        own.update(entries)
+        own = defaultdict(dict, entries)
         return {**state, "state": own, "param_groups": groups}
 
 

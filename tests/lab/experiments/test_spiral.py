@@ -158,7 +158,7 @@ def test_a_removed_member_keeps_its_place(tmp_path, monkeypatch, name):
 
     def with_one_that_diverges(settings, seeds, radii, temperature):
         ensemble = prepared(settings, seeds, radii, temperature)
-        ensemble._store.position["0.weight"][1] = torch.inf
+        ensemble._learned["0.weight"][1] = torch.inf
         return ensemble
 
     monkeypatch.setattr(spiral, "make", with_one_that_diverges)

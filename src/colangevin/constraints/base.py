@@ -65,7 +65,7 @@ class State(NamedTuple):
             tensor([-1.])
         """
         made: list[Any] = [None if t is None else function(t) for t in self.tensors]
-        return State(*made, self.outcome)
+        return State._make([*made, self.outcome])
 
 
 class Vector(NamedTuple):
@@ -122,7 +122,7 @@ def overwrite(old: State, new: State) -> State:
         if target is not None and value is not None and target is not value:
             value = target.copy_(value)
         kept.append(value)
-    return State(*kept, new.outcome)
+    return State._make([*kept, new.outcome])
 
 
 def tolerance_for(dtype: torch.dtype) -> float:

@@ -160,6 +160,7 @@ class Sphere(Constraint):
         momentum, slack_momentum = state.momentum, state.slack_momentum
         assert momentum is not None
         momentum = tame(momentum)
+        slack_momentum = None if slack_momentum is None else tame(slack_momentum)
         radius = self._radius(momentum)
         speed = self._dot(momentum, slack_momentum, momentum, slack_momentum).sqrt()
         angle = speed * step / radius

@@ -123,6 +123,8 @@ class CoLA(Optimizer):
         for index in range(len(self.param_groups)):
             self._settle(index, found)
         self._refuse_shared_seed(seed, generator)
+        if fused:
+            self._insist_on_kernels()
 
     def _parameters(self) -> Iterator[Tensor]:
         for group in self.param_groups:
@@ -132,6 +134,16 @@ class CoLA(Optimizer):
         """What is derived from the groups and never saved."""
         self._layouts: dict[int, Layout] = {}
         self._call = Call()
+
+    def _insist_on_kernels(self) -> None:
+        """Refuse ``fused=True`` where nothing is there to be fused."""
+        layouts = [self._layouts[index] for index in range(len(self.param_groups))]
+        if not any(layout.kernel(batch) for layout in layouts for _, batch in layout.batches):
+            kinds = sorted({type(layout.constraint).__name__ for layout in layouts})
+            raise RuntimeError(
+                f"fused=True, but no parameter has a C kernel ({', '.join(kinds)}); they are for "
+                "free and circle-constrained ones in plain CPU memory of float32 or float64"
+            )
 
     def _refuse_shared_seed(self, seed: int | None, generator: torch.Generator | None) -> None:
         """Warn where two living optimizers would draw the same noise."""
@@ -246,6 +258,11 @@ class CoLA(Optimizer):
             self._layouts[index].mark(calls[index].active)
             self._note(group, works[index])
 
+    def _check(self) -> None:
+        """Refuse options and gradients that a step would refuse."""
+        for index, group in enumerate(self.param_groups):
+            GroupCall(Call(), index, group, self._layout(index), self.state, self._strict)
+
     def _reset_replaced(self) -> dict[Tensor, dict[str, Any]]:
         """Parameters whose constraint has been replaced are at rest; returns what they had."""
         before: dict[Tensor, dict[str, Any]] = {}
@@ -298,11 +315,8 @@ class CoLA(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """As in torch, with constraints as plain values; it shares no memory with the optimizer."""
-        handle = self.register_state_dict_post_hook(saving.pack, prepend=True)
-        try:
+        with saving.packed_by(self, saving.pack):
             return super().state_dict()
-        finally:
-            handle.remove()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue exactly where ``state_dict`` was taken.
@@ -311,12 +325,12 @@ class CoLA(Optimizer):
             ValueError, TypeError: if it belongs to other constraints or other parameters, or is
                 damaged; nothing has been changed then.
         """
-        with saving.Loading(self) as loading:
-            self._loading = loading
-            try:
+        self._loading: saving.Loading | None = saving.Loading(self)
+        try:
+            with saving.looked_at(self, self._loading.check):
                 super().load_state_dict(state_dict)
-            finally:
-                del self._loading
+        finally:
+            self._loading = None
 
     def __getstate__(self) -> dict[str, Any]:
         own = {name: self.__dict__[name] for name in ("_given", "_strict", "_native")}

@@ -14,7 +14,7 @@ from torch.optim.optimizer import Optimizer
 
 from colangevin import checks
 from colangevin.optimizers.freezing import Frozen
-from colangevin.optimizers.saving import copied
+from colangevin.optimizers.saving import copied, looked_at, packed_by
 from colangevin.optimizers.spread import Walk, spread_of
 
 
@@ -169,6 +169,7 @@ class Multirate(Optimizer):
 
     def begin(self, parts: int, evaluate: Callable[[], Any] | None = None) -> None:
         """Make a step, or the first of the ``parts`` moves that make it up."""
+        self.check()
         try:
             if self._steps % self.period == 0:
                 self._check_gradients()
@@ -183,6 +184,11 @@ class Multirate(Optimizer):
             raise
         self._steps += 1
         self._switch()
+
+    def check(self) -> None:
+        """Refuse options or gradients that either optimizer would refuse, before both move."""
+        self._slow.check()
+        self._fast.check()
 
     def move(self) -> None:
         """Make the next of a step's moves, as the slow part of another ``Multirate``."""
@@ -234,21 +240,42 @@ class Multirate(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """Both optimizers' state and the place within the period, as plain values."""
-        return {
-            "fast": self._fast.state_dict(),
-            "slow": self._slow.state_dict(),
-            "period": self.period,
-            "drift": self.drift,
-            "steps": self._steps,
-        }
+        with packed_by(self, lambda *_: self._packed()):
+            return super().state_dict()
+
+    def _packed(self) -> dict[str, Any]:
+        packed: dict[str, Any] = copied(
+            {
+                "fast": self._fast.state_dict(),
+                "slow": self._slow.state_dict(),
+                "period": self.period,
+                "drift": self.drift,
+                "steps": self._steps,
+            }
+        )
+        return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue exactly where ``state_dict`` was taken, ``requires_grad`` included.
 
         Raises:
-            ValueError: if it is not the state of such an optimizer.
+            ValueError: if it is not the state of such an optimizer; nothing has been changed then.
         """
-        missing = {"fast", "slow", "period", "drift", "steps"} - state_dict.keys()
+        with looked_at(self, self._see):
+            super().load_state_dict(state_dict)
+
+    def _see(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """Keep what is loaded; torch goes on with groups that say nothing."""
+        self._loaded = state_dict
+        groups, first = [], 0
+        for group in self.param_groups:
+            groups.append({"params": list(range(first, first + len(group["params"])))})
+            first += len(group["params"])
+        return {"state": {}, "param_groups": groups}
+
+    def _load(self, state_dict: dict[str, Any]) -> None:
+        needed = {"fast", "slow", "period", "drift", "steps"}
+        missing = needed - state_dict.keys() if isinstance(state_dict, dict) else needed
         if missing:
             raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}")
         period = checks.count("period", state_dict["period"])
@@ -275,6 +302,10 @@ class Multirate(Optimizer):
         return {name: self.__dict__[name] for name in (*names, "_frozen")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        loaded = self.__dict__.pop("_loaded", None)
+        if loaded is not None:  # torch's load_state_dict comes by here, before its hooks
+            self._load(loaded)
+            return
         super().__setstate__(state)
         self._frozen.wake_with(self)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Iterator, Sequence
@@ -59,12 +60,11 @@ def refuse_duplicates(group: dict[str, Any], groups: Sequence[dict[str, Any]]) -
     if not all(isinstance(tensor, Tensor) for tensor in tensors):
         return  # so does torch, for what it is
     seen = {id(p): f"group {i}" for i, other in enumerate(groups) for p in other["params"]}
-    memory = {
-        key: f"{name} of group {i}"
+    memory = [
+        (p, f"{name} of group {i}")
         for i, other in enumerate(groups)
         for p, name in zip(other["params"], names_of(other), strict=True)
-        if (key := _memory(p)) is not None
-    }
+    ]
     called = given if None not in given else names_of({**group, "params": tensors})
     for tensor, name in zip(tensors, called, strict=True):
         if id(tensor) in seen:
@@ -72,23 +72,24 @@ def refuse_duplicates(group: dict[str, Any], groups: Sequence[dict[str, Any]]) -
                 f"{name} of group {len(groups)} appears in {seen[id(tensor)]} already; "
                 "a parameter belongs to one group, once"
             )
-        key = _memory(tensor)
-        if key in memory:
-            raise ValueError(
-                f"{name} of group {len(groups)} shares its memory with {memory[key]}; tie weights "
-                "by using one Parameter in both places"
-            )
         seen[id(tensor)] = f"group {len(groups)}"
-        if key is not None:
-            memory[key] = f"{name} of group {len(groups)}"
+        memory.append((tensor, f"{name} of group {len(groups)}"))
+    _refuse_shared_memory(memory)
 
 
-def _memory(tensor: Tensor) -> tuple[object, ...] | None:
-    """Where a tensor lies; None if that cannot be told."""
-    if tensor.numel() == 0 or tensor.device.type == "meta" or tensor.layout != torch.strided:
-        return None
-    place = tensor.data_ptr()
-    return (tensor.device, place) if place else None
+def _refuse_shared_memory(named: Sequence[tuple[Tensor, str]]) -> None:
+    """Refuse parameters that lie over each other; side by side in one memory they may be."""
+    extents = sorted(
+        (str(tensor.device), tensor.data_ptr(), tensor.numel() * tensor.element_size(), name)
+        for tensor, name in named
+        if tensor.numel() and tensor.layout == torch.strided and tensor.is_contiguous()
+    )
+    for (device, place, size, name), (other, start, _, called) in itertools.pairwise(extents):
+        if device == other and place and start < place + size:
+            raise ValueError(
+                f"{called} shares its memory with {name}; tie weights by using one Parameter in "
+                "both places"
+            )
 
 
 def check_tensors(group: dict[str, Any]) -> None:

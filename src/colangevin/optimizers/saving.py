@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -51,10 +52,32 @@ def copied(value: Any) -> Any:
     return [copied(item) for item in value] if isinstance(value, list) else value
 
 
-class Loading:
-    """One call of ``load_state_dict``.
+@contextmanager
+def looked_at(optimizer: Optimizer, look: Callable[[dict[str, Any]], Any]) -> Iterator[None]:
+    """Within it ``look`` sees what is loaded, after the user's hooks and before any change.
 
-    What is loaded is checked after the user's hooks have seen it and before anything changes.
+    What it returns, if anything, torch goes on with. The last hook that is registered is the last
+    that runs.
+    """
+    hook = optimizer.register_load_state_dict_pre_hook(lambda _, state_dict: look(state_dict))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def packed_by(optimizer: Optimizer, pack: Callable[[Any, dict[str, Any]], Any]) -> Iterator[None]:
+    """Within it a state dict is what ``pack`` makes of torch's, before the user's hooks see it."""
+    hook = optimizer.register_state_dict_post_hook(pack, prepend=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+class Loading:
+    """One call of ``load_state_dict`` of a ``CoLA``.
 
     Args:
         optimizer: the one that loads.
@@ -64,15 +87,8 @@ class Loading:
         self._optimizer = optimizer
         self._loaded: dict[str, Any] = {}
 
-    def __enter__(self) -> Loading:
-        # The last hook that is registered is the last that runs.
-        self._hook = self._optimizer.register_load_state_dict_pre_hook(self._check)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._hook.remove()
-
-    def _check(self, optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
+    def check(self, state_dict: dict[str, Any]) -> None:
+        """Refuse what does not fit."""
         check(state_dict, self._optimizer.param_groups, self._optimizer._layout)
         self._loaded = state_dict
 

@@ -26,6 +26,9 @@ class Walk(Protocol):
     def move(self) -> None:
         """Make the next move; after the last one there is nothing to do."""
 
+    def check(self) -> None:
+        """Refuse options or gradients that a move would refuse."""
+
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's state and what is left of the way."""
 
@@ -73,6 +76,9 @@ class Spread(ABC):
         self._done += 1
         if self._done == self._parts:
             self._kept = {}
+
+    def check(self) -> None:  # noqa: B027
+        """Refuse options or gradients that a move would refuse."""
 
     @abstractmethod
     def _plan(self) -> dict[Tensor, Tensor]:
@@ -188,6 +194,9 @@ class GeodesicSpread(Spread):
     def __init__(self, optimizer: CoLA) -> None:
         super().__init__(optimizer)
         self._cola = optimizer
+
+    def check(self) -> None:
+        self._cola._check()
 
     def _plan(self) -> dict[Tensor, Tensor]:
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from colangevin import checks
 from colangevin.integrators.recipe import direction as direction_of
 from colangevin.optimizers.noise import check_seed, choose_seed
+from colangevin.optimizers.saving import copied, looked_at, packed_by
 from colangevin.random import key_of, uniforms
 
 MOMENTUM, SLOW, HIDDEN = "momentum_buffer", "slow", "hidden"
@@ -95,6 +97,7 @@ class SubsetMultirate(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._check_step()
         awake = self._asleep_for == 0
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -107,6 +110,14 @@ class SubsetMultirate(Optimizer):
         else:
             self.restore()
         return loss
+
+    def _check_step(self) -> None:
+        """Refuse options and gradients that are wrong, before anything is changed."""
+        for group in self.param_groups:
+            _check(group)
+            for parameter in group["params"]:
+                if parameter.grad is not None and parameter.grad.layout is not torch.strided:
+                    raise TypeError("a sparse gradient; SubsetMultirate takes dense ones only")
 
     def _draw(self) -> None:
         """Choose a new subset and set it to zero."""
@@ -187,13 +198,18 @@ class SubsetMultirate(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """As in torch, with the place in the cycle and the seed of the subsets."""
+        with packed_by(self, lambda _, state_dict: self._packed(state_dict)):
+            return super().state_dict()
+
+    def _packed(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         cycle = {
             "period": self.period,
             "asleep_for": self._asleep_for,
             "seed": self._seed,
             "drawn": self._drawn,
         }
-        return {**super().state_dict(), "cycle": cycle}
+        packed: dict[str, Any] = copied({**state_dict, "cycle": cycle})
+        return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue exactly where ``state_dict`` was taken.
@@ -202,16 +218,24 @@ class SubsetMultirate(Optimizer):
             ValueError, TypeError: if it is not the state of such an optimizer; nothing has been
                 changed then.
         """
-        cycle = self._checked(state_dict)
-        base = {key: state_dict[key] for key in ("state", "param_groups")}
-        super().load_state_dict(base)
-        for parameter, entry in self.state.items():  # torch shares memory with the state dict
-            self.state[parameter] = {name: value.clone() for name, value in entry.items()}
-        self.period, self._asleep_for = cycle["period"], cycle["asleep_for"]
-        self._seed, self._drawn = cycle["seed"], cycle["drawn"]
+        with looked_at(self, self._see):
+            super().load_state_dict(state_dict)
+
+    def _see(self, state_dict: dict[str, Any]) -> None:
+        self._loaded: dict[str, int] | None = self._checked(state_dict)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        cycle = self.__dict__.pop("_loaded", None)
+        if cycle is not None:  # torch's load_state_dict comes by here, before its hooks
+            entries = copied(dict(state["state"]))  # torch shares memory with the state dict
+            state = {**state, "state": defaultdict(dict, entries)}
+            self.period, self._asleep_for = cycle["period"], cycle["asleep_for"]
+            self._seed, self._drawn = cycle["seed"], cycle["drawn"]
+        super().__setstate__(state)
 
     def _checked(self, state_dict: dict[str, Any]) -> dict[str, int]:
-        missing = {"cycle", "state", "param_groups"} - state_dict.keys()
+        needed = {"cycle", "state", "param_groups"}
+        missing = needed - state_dict.keys() if isinstance(state_dict, dict) else needed
         if missing:
             raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}")
         cycle = state_dict["cycle"]
@@ -222,6 +246,8 @@ class SubsetMultirate(Optimizer):
             checks.count(name, cycle.get(name), least=0)
         check_seed(cycle.get("seed"))
         groups, states = state_dict["param_groups"], state_dict["state"]
+        if not isinstance(states, dict):
+            raise ValueError(f"the state of the state dict is a {type(states).__name__}")
         if not isinstance(groups, list) or len(groups) != len(self.param_groups):
             raise ValueError(f"the state dict must have {len(self.param_groups)} groups")
         for saved, group in zip(groups, self.param_groups, strict=True):

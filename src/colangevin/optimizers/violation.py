@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from colangevin.constraints import Constraint, State
+from colangevin.errors import ConvergenceError
 from colangevin.optimizers.batches import MOMENTUM, STEP, Batch, StateOf
 from colangevin.optimizers.layout import Layout
 
@@ -37,10 +39,17 @@ def violation_of(group: dict[str, Any], layout: Layout, state_of: StateOf) -> Vi
         residuals.append(_worst(constraint.residual(_measured(constraint, state))))
         if momentum:
             # A momentum that is kept modulo the normal space is read without its normal part.
-            closed = _measured(constraint, constraint.close(state))
-            cotangencies.append(_worst(constraint.cotangency(closed)))
+            cotangencies.append(_cotangency(constraint, state))
     counts = group.get("iterations", 0), group.get("fallbacks", 0)
     return Violation(worst_of(residuals), worst_of(cotangencies), *counts)
+
+
+def _cotangency(constraint: Constraint, state: State) -> float:
+    try:
+        closed = constraint.close(state)
+    except ConvergenceError:  # numbers that are not finite, most likely
+        return math.nan
+    return _worst(constraint.cotangency(_measured(constraint, closed)))
 
 
 def moved_batches(layout: Layout, state_of: StateOf) -> Iterator[tuple[Batch, bool]]:

@@ -229,10 +229,8 @@ class Orthogonal(Constraint):
     def _polar(self, proposal: Tensor) -> Tensor:
         if not bool(proposal.isfinite().all()):
             raise ConvergenceError("the proposed orthogonal weight is not finite")
-        try:
-            return polar_factor(proposal) * self.scale
-        except ConstraintError as error:
-            raise ConvergenceError(f"the proposed orthogonal weight: {error}") from error
+        # Without full rank there are several nearest ones; each is on the manifold.
+        return polar_factor(proposal, unique=False) * self.scale
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = 0

@@ -95,14 +95,14 @@ CONDITION = 1e3
 """Of the Gram matrix: up to it one polish takes the rounding off its eigenvectors."""
 
 
-def polar_factor(matrix: Tensor) -> Tensor:
+def polar_factor(matrix: Tensor, unique: bool = True) -> Tensor:
     """The nearest matrices with orthonormal columns, UVᵀ of the singular value decomposition.
 
     Where it is well conditioned, Q(QᵀQ)^(−1/2) from the s × s Gram matrix does, at a third of the
     cost.
 
     Raises:
-        ConstraintError: for a matrix that has not full rank, so no nearest one.
+        ConstraintError: if ``unique``, for a matrix that has not full rank, so no nearest one.
 
     Example:
         >>> polar_factor(torch.tensor([[3.0], [4.0]]))
@@ -117,7 +117,7 @@ def polar_factor(matrix: Tensor) -> Tensor:
         return polish(scaled @ inverse_root)
     left, singular, right = torch.linalg.svd(scaled, full_matrices=False)
     rounding = torch.finfo(matrix.dtype).eps * max(matrix.shape[-2:])
-    if not bool((singular[..., -1] > rounding * singular[..., 0]).all()):
+    if unique and not bool((singular[..., -1] > rounding * singular[..., 0]).all()):
         raise ConstraintError(
             "a weight without full rank, such as one of zeros, has no nearest orthogonal matrix; "
             "start from random weights"

@@ -43,6 +43,7 @@ class Layout:
     ) -> None:
         self.constraint: Constraint = group["constraint"]
         self.parameters: list[Tensor] = list(group["params"])
+        self._dtypes = [parameter.dtype for parameter in self.parameters]
         self._first, self._names = first, placing.names_of(group)
         self._stamps: list[tuple[object, ...] | None] = [None] * len(self.parameters)
         self._watched = not isinstance(self.constraint, Unconstrained)
@@ -72,6 +73,7 @@ class Layout:
             self.constraint is group["constraint"]
             and len(params) == len(self.parameters)
             and all(p is own for p, own in zip(params, self.parameters, strict=True))
+            and [p.dtype for p in params] == self._dtypes
         )
 
     def batch(self, indices: Sequence[int], constraint: Constraint, passing: bool = False) -> Batch:

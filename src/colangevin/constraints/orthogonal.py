@@ -20,7 +20,13 @@ from colangevin.constraints.base import (
     overwrite,
     plus,
 )
-from colangevin.constraints.stiefel import largest, polar_factor, polish, quasi_newton
+from colangevin.constraints.stiefel import (
+    has_full_rank,
+    largest,
+    polar_factor,
+    polish,
+    quasi_newton,
+)
 from colangevin.errors import ConstraintError, ConvergenceError
 
 BLIND_ITERATIONS = 12
@@ -131,6 +137,11 @@ class Orthogonal(Constraint):
         """The nearest point, which for a random weight is an orthogonal initialisation."""
         if not bool(position.isfinite().all()):
             raise ConstraintError("a weight that is not finite cannot be made orthogonal")
+        if not has_full_rank(position):
+            raise ConstraintError(
+                "a weight without full rank, such as one of zeros, has no nearest orthogonal "
+                "matrix; start from random weights"
+            )
         return polar_factor(position) * self.scale
 
     def _over_scale(self, x: Tensor, y: Tensor) -> Tensor:
@@ -229,8 +240,7 @@ class Orthogonal(Constraint):
     def _polar(self, proposal: Tensor) -> Tensor:
         if not bool(proposal.isfinite().all()):
             raise ConvergenceError("the proposed orthogonal weight is not finite")
-        # Without full rank there are several nearest ones; each is on the manifold.
-        return polar_factor(proposal, unique=False) * self.scale
+        return polar_factor(proposal) * self.scale
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = 0

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from colangevin.errors import ConstraintError
-
 
 def quasi_newton(
     overlap: Tensor, gram: Tensor, tolerance: float, max_iterations: int, *, look_every: int = 1
@@ -95,14 +93,11 @@ CONDITION = 1e3
 """Of the Gram matrix: up to it one polish takes the rounding off its eigenvectors."""
 
 
-def polar_factor(matrix: Tensor, unique: bool = True) -> Tensor:
+def polar_factor(matrix: Tensor) -> Tensor:
     """The nearest matrices with orthonormal columns, UVᵀ of the singular value decomposition.
 
     Where it is well conditioned, Q(QᵀQ)^(−1/2) from the s × s Gram matrix does, at a third of the
     cost.
-
-    Raises:
-        ConstraintError: if ``unique``, for a matrix that has not full rank, so no nearest one.
 
     Example:
         >>> polar_factor(torch.tensor([[3.0], [4.0]]))
@@ -115,14 +110,20 @@ def polar_factor(matrix: Tensor, unique: bool = True) -> Tensor:
     if bool((values[..., 0] * CONDITION >= values[..., -1]).all()):
         inverse_root = (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
         return polish(scaled @ inverse_root)
-    left, singular, right = torch.linalg.svd(scaled, full_matrices=False)
-    rounding = torch.finfo(matrix.dtype).eps * max(matrix.shape[-2:])
-    if unique and not bool((singular[..., -1] > rounding * singular[..., 0]).all()):
-        raise ConstraintError(
-            "a weight without full rank, such as one of zeros, has no nearest orthogonal matrix; "
-            "start from random weights"
-        )
+    left, _, right = torch.linalg.svd(scaled, full_matrices=False)
     return polish(left @ right)
+
+
+def has_full_rank(matrix: Tensor) -> bool:
+    """Whether every matrix has one nearest matrix with orthonormal columns.
+
+    Example:
+        >>> has_full_rank(torch.eye(3, 2)), has_full_rank(torch.zeros(3, 2))
+        (True, False)
+    """
+    values = torch.linalg.svdvals(matrix)
+    rounding = torch.finfo(matrix.dtype).eps * max(matrix.shape[-2:])
+    return bool((values[..., -1] > rounding * values[..., 0]).all())
 
 
 def polish(factor: Tensor) -> Tensor:

@@ -43,7 +43,6 @@ class Layout:
     ) -> None:
         self.constraint: Constraint = group["constraint"]
         self.parameters: list[Tensor] = list(group["params"])
-        self._dtypes = [parameter.dtype for parameter in self.parameters]
         self._first, self._names = first, placing.names_of(group)
         self._stamps: list[tuple[object, ...] | None] = [None] * len(self.parameters)
         self._watched = not isinstance(self.constraint, Unconstrained)
@@ -54,6 +53,7 @@ class Layout:
         self._recipe: tuple[object, Recipe] | None = None
         self.batches = self._divide()
         self._kernels: dict[int, Kernel | None] = {}
+        self._dtypes = [parameter.dtype for parameter in self.parameters]
 
     def _bound(self, index: int, state_of: StateOf) -> Constraint | None:
         """The geometry of one parameter; None for one without entries."""

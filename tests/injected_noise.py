@@ -21,3 +21,8 @@ def noise_from(draw: Callable[[Tensor], Tensor]) -> Iterator[None]:
         mock.patch.object(Layout, "kernel", lambda self, batch: None),
     ):
         yield
+
+
+def undrawn(like: Tensor) -> Tensor:
+    """For ``noise_from``, where none may be drawn."""
+    raise AssertionError("noise was drawn")

@@ -101,6 +101,20 @@ def test_only_the_matrices_that_fail_fall_back() -> None:
     torch.testing.assert_close(both.position[1], polar_factor(far), rtol=0.0, atol=1e-13)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_steps_towards_a_matrix_without_full_rank_are_made(momentum: float) -> None:
+    """It has several polar factors; a step that failed here would have moved other weights."""
+    free, weight = nn.Parameter(torch.ones(2)), nn.Parameter(torch.eye(4, 3))
+    groups = [{"params": [free]}, {"params": [weight], "constraint": Orthogonal()}]
+    optimizer = CoLA(groups, lr=0.5, momentum=momentum)
+    weight.grad, free.grad = (weight.detach() - 3.0) / 0.5, torch.ones(2)
+    with pytest.warns(ProjectionWarning):
+        optimizer.step()
+    assert optimizer.violation()[1].fallbacks == 1
+    assert optimizer.violation()[1].residual < 1e-6
+    assert torch.equal(free, torch.full((2,), 0.5))
+
+
 def residual(q: Tensor) -> float:
     return float((q.T @ q - torch.eye(q.shape[1])).abs().max())
 

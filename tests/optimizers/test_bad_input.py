@@ -191,7 +191,6 @@ class TestConstraints:
             (0.0, ValueError, "0.0"),
             (NAN, ValueError, "NaN"),
             (INF, ValueError, "inf"),
-            ("wide", TypeError, "'wide'"),
             (None, TypeError, "None"),
             (torch.tensor([0.5, -0.25]), ValueError, "-0.25"),
             (torch.tensor([0.5, 0.0]), ValueError, "0.0"),
@@ -207,6 +206,12 @@ class TestConstraints:
     ) -> None:
         with refused(error, "radius", word):
             kind(radius)
+
+    def test_radius_in_words(self) -> None:
+        with refused(ValueError, "radius", "'initial'", "'wide'"):
+            cl.Circle("wide")  # type: ignore[arg-type]
+        with refused(TypeError, "radius", "'wide'"):
+            cl.Sphere("wide")  # type: ignore[arg-type]
 
     @pytest.mark.parametrize(
         ("make", "error", "words"),

@@ -313,4 +313,4 @@ class TestRefusals:
     def test_a_state_dict_of_sgd(self) -> None:
         sgd = torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=0.1)
         second = cl.CoLA([nn.Parameter(torch.zeros(2))], lr=0.1)
-        self.refuse(second, sgd.state_dict(), "group 0 .* constraint None")
+        self.refuse(second, sgd.state_dict(), "group 0 .* no constraint")

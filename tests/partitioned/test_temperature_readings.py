@@ -14,6 +14,7 @@ def test_kinetic_temperature_is_in_physical_units_and_by_group() -> None:
     assert cl.kinetic_temperature(optimizer) == [None, None]
     for parameter, p, h in ((one, 3.0, 0.5), (two, 2.0, 0.1)):
         optimizer.state[parameter]["momentum_buffer"] = torch.full_like(parameter, -p / h)
+        optimizer.state[parameter]["step"].fill_(1)
     assert cl.kinetic_temperature(optimizer) == pytest.approx([9.0, 4.0])
 
 

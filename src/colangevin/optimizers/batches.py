@@ -201,6 +201,9 @@ class Batch:
         for parameter, entry in zip(self.parameters, entries, strict=True):
             if STEP not in entry:
                 entry[STEP] = torch.zeros((), dtype=torch.int64)
+            for key in (MOMENTUM, SLACK, SLACK_MOMENTUM, MASTER):
+                if key in entry and entry[key].dtype is not dtype:
+                    entry[key] = entry[key].to(dtype)  # the parameter had another
             if parameter.dtype in HALF and MASTER not in entry:
                 entry[MASTER] = parameter.detach().to(dtype).contiguous()
             if momentum and MOMENTUM not in entry:

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import State
-from colangevin.integrators.dynamics import FAINT, Action
+from colangevin.integrators.dynamics import FAINT, Action, ImpulseBy, OverdampedBy
 from colangevin.integrators.recipe import Recipe
+from colangevin.integrators.scheme import Impulse, Move
+from colangevin.integrators.stretches import stretch
 from colangevin.optimizers import placing, thermostats
 from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.layout import Layout
@@ -157,7 +159,7 @@ class GroupCall:
     def _work(self, moving: Moving) -> LangevinWork:
         batch, call = moving.batch, self._call
         steps, _ = batch.ages(self._state_of, self._momentum)
-        source = Source([self._group["seed"]], steps, call.share[0] * DRAWS)
+        source = Source([self._group["seed"]], steps, self._first_draw(moving.fresh))
         plain = moving.start is None and not self._adaptive
         return LangevinWork(
             batch,
@@ -169,6 +171,18 @@ class GroupCall:
             moving.start,
             call.counted,
         )
+
+    def _first_draw(self, fresh: bool) -> int:
+        """The number of the first draw: as in the whole call, if the noise is in one stretch."""
+        index, parts = self._call.share
+        earlier = (action for i in range(index) for action in self._actions(fresh, i, parts))
+        return index * DRAWS if any(map(is_noisy, earlier)) else 0
+
+    def _actions(self, fresh: bool, index: int, parts: int) -> tuple[Action | Move, ...]:
+        if not self._adaptive:
+            return stretch(self._settings.actions(fresh), index, parts)
+        scheme = self._settings.scheme
+        return stretch(scheme.first if fresh else scheme.moves, index, parts)
 
     def _recipe(self, fresh: bool) -> Recipe:
         if self._adaptive:
@@ -182,3 +196,12 @@ class GroupCall:
         given = self._call.gradients
         found = parameter.grad if given is None else given.get(parameter)
         return torch.zeros_like(parameter) if found is None else found
+
+
+def is_noisy(action: Action | Move) -> bool:
+    """Whether there may be noise in an action, or in a move of an adaptive thermostat."""
+    if isinstance(action, Impulse):
+        return any(piece.letter in "DF" for piece in action.pieces)
+    if isinstance(action, (ImpulseBy, OverdampedBy)):
+        return action.scale is not None
+    return False

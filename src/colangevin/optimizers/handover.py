@@ -139,8 +139,23 @@ def _to_group(
     other = [i for i in shared if i not in same and group["params"][i] in moving]
     if other and _has_momentum(group) and _speed(group) > 0.0:
         _project_momenta(target, layout, other, group, moving)
+    for i in shared:
+        _count(source, target, group, group["params"][i], moving)
     layout.mark(shared)
     _copy_friction(group, [owners[group["params"][i]] for i in shared])
+
+
+def _count(
+    source: Optimizer, target: CoLA, group: Mapping[str, Any], parameter: Tensor, moving: Momenta
+) -> None:
+    """A parameter that comes with a momentum has moved before, so its next call is not its first.
+
+    The counts are the target's own: with those of the source, noise could come a second time.
+    """
+    given = parameter in moving and _has_momentum(group) and _speed(group) > 0.0
+    steps = source.state[parameter].get(STEP) if given else None
+    if given and (steps is None or int(steps) > 0):
+        target.state[parameter][STEP].clamp_(min=1)
 
 
 def _project_momenta(

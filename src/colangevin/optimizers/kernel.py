@@ -62,6 +62,7 @@ class Kernel:
         self._batch = batch
         self._table: Table | None = None
         self._used: list[tuple[Tensor, str, Tensor | None]] = []
+        self._places: list[int] = []
         self._recipe: Recipe | None = None
         self._momentum: str | None = None
         self._numbers = array("d")
@@ -120,6 +121,8 @@ class Kernel:
         for parameter, key, tensor in self._used:
             if state_of[parameter].get(key) is not tensor:
                 return False
+        if self._batch.members is not None and self._places != self._find():
+            return False  # the table has views of the stacked weights, which keep the old memory
         return self._table.is_current()
 
     def _lay_out(self, state_of: StateOf, recipe: Recipe, source: Source) -> Table:
@@ -127,26 +130,30 @@ class Kernel:
         kind = "circle" if isinstance(constraint, Circle) else "free"
         table = Table(kind, batch.parameters[0].dtype)
         self._momentum = MOMENTUM if recipe.momentum else None
-        self._used = []
+        self._used, self._places = [], self._find()
         for index, parameter in enumerate(batch.parameters):
             entry = state_of[parameter]
             keys = [key for key in (self._momentum, SLACK) if key in entry]
             for key in keys:
-                if not entry[key].is_contiguous():
-                    entry[key] = entry[key].contiguous()
+                entry[key] = entry[key].to(parameter.dtype).contiguous()  # itself, mostly
                 self._used.append((parameter, key, entry[key]))
             momentum = entry[MOMENTUM] if recipe.momentum else None
-            self._add(table, index, parameter.detach(), momentum, entry.get(SLACK))
+            self._add(table, index, parameter, momentum, entry.get(SLACK))
         return table
+
+    def _find(self) -> list[int]:
+        return [parameter.data_ptr() for parameter in self._batch.parameters]
 
     def _add(self, table: Table, index: int, position: Tensor, momentum: Any, slack: Any) -> None:
         ordinal, radius = self._batch.ordinals[index], self._radii(position)
         if self._batch.members is None:
+            # The parameter itself: a detached one would not be given other memory with it.
             table.add(position, momentum, slack, ordinal=ordinal, radius=radius)
             return
+        stacked = position.detach()
         for member in range(self._batch.members):
             table.add(
-                position[member],
+                stacked[member],
                 None if momentum is None else momentum[member],
                 None if slack is None else slack[member],
                 ordinal=ordinal,

@@ -63,6 +63,7 @@ class Layout:
         self._recipe: tuple[object, Recipe] | None = None
         self.batches = self._divide()
         self._kernels: dict[int, Kernel | None] = {}
+        self._dtypes = [parameter.dtype for parameter in self.parameters]
 
     def _bound(self, index: int, state_of: StateOf) -> Constraint | None:
         """The geometry of one parameter; None for one without entries."""
@@ -87,6 +88,7 @@ class Layout:
             self.constraint is group["constraint"]
             and len(params) == len(self.parameters)
             and all(p is own for p, own in zip(params, self.parameters, strict=True))
+            and [p.dtype for p in params] == self._dtypes
         )
 
     def batch(self, indices: Sequence[int], constraint: Constraint, passing: bool = False) -> Batch:

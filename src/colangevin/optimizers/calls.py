@@ -17,7 +17,6 @@ from colangevin.optimizers import placing, thermostats
 from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import DRAWS, Source
-from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.step import AdaptiveWork, LangevinWork, Work
 
 
@@ -46,11 +45,13 @@ class Moving(NamedTuple):
 
     Attributes:
         batch: the parameters.
+        steps: how many steps each has made.
         fresh: whether this is their first call.
         start: where from, if not from the stored state.
     """
 
     batch: Batch
+    steps: list[int]
     fresh: bool
     start: State | None = None
 
@@ -85,8 +86,7 @@ class GroupCall:
         # Gradients that were kept have the weight decay of their time in them.
         self._weight_decay = group["weight_decay"] if call.gradients is None else 0.0
         self._adaptive = thermostats.is_adaptive(group)
-        read: Any = thermostats.dynamics if self._adaptive else dynamics
-        self._settings = read({**group, "lr": self._lr})
+        self._settings = layout.settings(group, self._lr)
         self._momentum = self._adaptive or not self._settings.is_overdamped
         self.active = self._moving() if call.only is None or index in call.only else []
 
@@ -128,19 +128,22 @@ class GroupCall:
 
     def _by_age(self, batch: Batch) -> list[Moving]:
         """Parameters that have never moved make a first call, which may differ."""
-        _, fresh = batch.ages(self._state_of, self._momentum)
+        steps, fresh = batch.ages(self._state_of, self._momentum)
         count = len(batch.parameters)
         if not fresh or len(fresh) == count:
-            return [Moving(batch, bool(fresh))]
+            return [Moving(batch, steps, bool(fresh))]
         old = [i for i in range(count) if i not in fresh]
-        return [Moving(batch.part(fresh), True), Moving(batch.part(old), False)]
+        return [
+            Moving(batch.part(chosen), [steps[i] for i in chosen], chosen is fresh)
+            for chosen in (fresh, old)
+        ]
 
     def _starts(self, written: Sequence[int]) -> dict[int, tuple[list[int], Moving]]:
         """Where parameters that were written to start, if not from where they are."""
         found: dict[int, tuple[list[int], Moving]] = {}
         placements = []
         for indices, batch in self._layout.singles(written):
-            _, fresh = batch.ages(self._state_of, self._momentum)
+            steps, fresh = batch.ages(self._state_of, self._momentum)
             placed = placing.placement_of(batch, self._strict)
             state = batch.read(self._state_of, self._momentum)
             position = state.position if placed is None else placed.position
@@ -150,7 +153,7 @@ class GroupCall:
                 continue
             placements += [] if placed is None else [placed]
             start = state._replace(position=position, slack=slack)
-            found[indices[0]] = indices, Moving(batch, bool(fresh), start)
+            found[indices[0]] = indices, Moving(batch, steps, bool(fresh), start)
         placing.announce(self._group, placements)
         return found
 
@@ -158,8 +161,8 @@ class GroupCall:
 
     def _work(self, moving: Moving) -> LangevinWork:
         batch, call = moving.batch, self._call
-        steps, _ = batch.ages(self._state_of, self._momentum)
-        source = Source([self._group["seed"]], steps, self._first_draw(moving.fresh))
+        draw = self._first_draw(moving.fresh) if call.share[0] else 0
+        source = Source([self._group["seed"]], moving.steps, draw)
         plain = moving.start is None and not self._adaptive
         return LangevinWork(
             batch,

@@ -215,7 +215,6 @@ class CoLA(Optimizer):
     # --- the step -------------------------------------------------------------------------
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step.
 

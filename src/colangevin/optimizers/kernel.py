@@ -8,7 +8,6 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from colangevin.constraints import Circle, Constraint, Unconstrained
@@ -82,9 +81,18 @@ class Kernel:
 
     def fits(self) -> bool:
         """Whether the parameters still lie as the kernels need it."""
+        if self._table is not None and self._lies_there():
+            return True
+        self._table = None
         return all(map(suits, self._batch.parameters))
 
-    @torch.no_grad()
+    def _lies_there(self) -> bool:
+        """Whether nothing has moved in memory since the table was made."""
+        assert self._table is not None
+        if self._batch.members is not None and self._places != self._find():
+            return False  # the table has views of the stacked weights, which keep the old memory
+        return self._table.is_current()
+
     def run(
         self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor], source: Source
     ) -> None:
@@ -118,12 +126,7 @@ class Kernel:
         wanted = MOMENTUM if recipe.momentum else None
         if self._momentum is not wanted:
             return False
-        for parameter, key, tensor in self._used:
-            if state_of[parameter].get(key) is not tensor:
-                return False
-        if self._batch.members is not None and self._places != self._find():
-            return False  # the table has views of the stacked weights, which keep the old memory
-        return self._table.is_current()
+        return all(state_of[p].get(key) is tensor for p, key, tensor in self._used)
 
     def _lay_out(self, state_of: StateOf, recipe: Recipe, source: Source) -> Table:
         batch, constraint = self._batch, self._batch.constraint

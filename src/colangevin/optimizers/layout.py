@@ -14,13 +14,16 @@ from colangevin.errors import ConstraintError
 from colangevin.integrators.dynamics import Dynamics
 from colangevin.integrators.recipe import Recipe
 from colangevin.native import suits
-from colangevin.optimizers import placing
+from colangevin.optimizers import placing, thermostats
 from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.kernel import Kernel
+from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.private import stamp
 
 LARGE = 1 << 14
 """From this size on an elementwise parameter is a batch of its own."""
+READ = ("momentum", "friction", "temperature", "scheme", "delayed_gradient")
+"""The options besides lr that a group's dynamics is read from."""
 HUGE = 1 << 17
 """From this size on any parameter is a batch of its own."""
 
@@ -61,6 +64,8 @@ class Layout:
         self._own = list(owns)
         self._memory = dict(state_of) if not isinstance(state_of, defaultdict) else {}
         self._recipe: tuple[object, Recipe] | None = None
+        self._settings: tuple[object, Dynamics] | None = None
+        self._filled = [i for i, p in enumerate(self.parameters) if p.numel()]
         self.batches = self._divide()
         self._kernels: dict[int, Kernel | None] = {}
         self._dtypes = [parameter.dtype for parameter in self.parameters]
@@ -174,9 +179,9 @@ class Layout:
             TypeError: for sparse gradients.
         """
         found = []
-        for index, parameter in enumerate(self.parameters):
-            gradient = parameter.grad
-            if gradient is None or parameter.numel() == 0:
+        for index in self._filled:
+            gradient = self.parameters[index].grad
+            if gradient is None:
                 continue
             if gradient.layout is not torch.strided or not gradient.is_floating_point():
                 _refuse_gradient(self._names[index], gradient)
@@ -195,6 +200,20 @@ class Layout:
             elif here:
                 found.append((here, batch.part([indices.index(i) for i in here])))
         return found
+
+    def settings(self, group: dict[str, Any], lr: Any) -> Any:
+        """The group's dynamics as its options stand now, which are read where they have changed.
+
+        Raises:
+            ValueError, TypeError: for an option that is wrong.
+        """
+        if thermostats.is_adaptive(group):
+            return thermostats.dynamics({**group, "lr": lr})
+        number = float(lr) if isinstance(lr, Tensor) else lr
+        key = (number, *map(group.__getitem__, READ))
+        if self._settings is None or self._settings[0] != key:
+            self._settings = key, dynamics({**group, "lr": lr})
+        return self._settings[1]
 
     def recipe(
         self, settings: Dynamics, weight_decay: float, first: bool, share: tuple[int, int]

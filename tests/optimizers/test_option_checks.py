@@ -127,9 +127,7 @@ class TestFlagsOfSGD:
 
 class TestWholeGroups:
     @pytest.mark.parametrize("make", [langevin, frictional, adaptive])
-    @pytest.mark.parametrize(
-        "changes", [{}, {"lr": torch.tensor(0.1)}, {"lr": 0.0}, {"seed": 0}]
-    )
+    @pytest.mark.parametrize("changes", [{}, {"lr": torch.tensor(0.1)}, {"lr": 0.0}, {"seed": 0}])
     def test_good_ones(self, make: Any, changes: dict[str, Any]) -> None:
         check_group(make(**changes))
 

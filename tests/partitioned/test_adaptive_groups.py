@@ -321,9 +321,7 @@ def test_a_failed_projection_leaves_everything_as_it_was() -> None:
     ]
     for key, entry in before["state"].items():
         assert all(torch.equal(value, after["state"][key][name]) for name, value in entry.items())
-    assert [g["seed"] for g in after["param_groups"]] == [
-        g["seed"] for g in before["param_groups"]
-    ]
+    assert [g["seed"] for g in after["param_groups"]] == [g["seed"] for g in before["param_groups"]]
 
 
 def test_hooks_run_once_a_step() -> None:

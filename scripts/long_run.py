@@ -30,7 +30,6 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from colangevin import ColangevinError, Constraint, General, State  # noqa: E402
 from colangevin.integrators import advance  # noqa: E402
-from colangevin.optimizers.kernels import announce, compile_static  # noqa: E402
 from registry import CASES, RUNS, TOLERANCE, Case, Run  # noqa: E402
 
 SCHEMES = {run.name: run for run in RUNS if run.name in ("overdamped", "OBA", "ABO", "BAOAB")}
@@ -109,11 +108,11 @@ def trace(constraint: Constraint) -> None:
 
 
 class Traced:
-    """A function of a batch that is compiled once for a shape, or traced without a compiler."""
+    """A function of a batch that is traced once for a shape."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        self._kernels: dict[Any, Any] = {}
+        self._graphs: dict[Any, Any] = {}
         self._single = True
 
     def _listed(self, batch: Tensor) -> list[Tensor]:
@@ -123,14 +122,10 @@ class Traced:
 
     def __call__(self, batch: Tensor) -> Any:
         key = batch.shape, batch.dtype
-        if key not in self._kernels:
+        if key not in self._graphs:
             body = lambda points: self._listed(points)  # noqa: E731 (a tracer takes no method)
-            try:
-                self._kernels[key] = compile_static(body, [batch.clone()])
-            except Exception as error:
-                announce(error, "g is traced only", "the long run compiles g")
-                self._kernels[key] = make_fx(body)(batch)
-        found = self._kernels[key](batch.contiguous())
+            self._graphs[key] = make_fx(body)(batch)
+        found = self._graphs[key](batch.contiguous())
         return found[0] if self._single else tuple(found)
 
 

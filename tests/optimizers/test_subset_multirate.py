@@ -52,7 +52,7 @@ def test_it_is_section_5_5_1(period, weight_decay, momentum):
     ours = run(optimizer, loss, weight, 1 + cycles * (period + 1))
     seed = optimizer.state_dict()["cycle"]["seed"]
     keys = [key_of(seed, 0, drawn) for drawn in range(cycles + 1)]
-    subsets = [subset for subset in uniforms(keys, SIZE) < 0.5]
+    subsets = list(uniforms(keys, SIZE) < 0.5)
     theirs = reference.subset_multirate(
         loss, start, subsets[:-1], 0.01, momentum, period, weight_decay
     )

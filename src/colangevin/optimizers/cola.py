@@ -20,6 +20,7 @@ from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import REGISTER, choose_seed
 from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
 from colangevin.optimizers.options import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
+from colangevin.optimizers.private import never_compiled
 from colangevin.optimizers.step import Work, carry_out
 from colangevin.optimizers.violation import Violation, violation_of
 
@@ -214,7 +215,7 @@ class CoLA(Optimizer):
 
     # --- the step -------------------------------------------------------------------------
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @never_compiled
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step.
 

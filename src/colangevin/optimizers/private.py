@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
@@ -26,3 +29,14 @@ def stamp(parameter: Tensor) -> tuple[object, ...]:
     """
     version = getattr(parameter, "_version", 0)
     return version, parameter.data_ptr(), parameter.dtype, parameter.stride()
+
+
+def never_compiled(function: Function) -> Function:
+    """Let torch's compiler leave a function alone.
+
+    ``torch.compiler.disable`` imports the compiler at once, which takes as long as torch itself.
+    ``torch._disable_dynamo``, which ``torch.optim`` uses, does so in the first call.
+    """
+    disable = getattr(torch, "_disable_dynamo", torch.compiler.disable)
+    left_alone: Function = disable(function)
+    return left_alone

@@ -1,7 +1,6 @@
 /* The actions of a step on one block of numbers, for one dtype.
  *
- * Given: REAL, SUFFIX, FMA, SQRT, ABS, COPYSIGN, EPSILON, BELOW; LIBRARY_TURN where a rotation
- * is made of sine and cosine and not of a rational function. All of it is undefined at the end.
+ * In float32 a rotation is made of a rational function, in float64 of sine and cosine.
  */
 #define NAME(f) NAMED(f, VARIANT, SUFFIX)
 #define NOISE(f) NAMED(f, VARIANT, noise)
@@ -76,7 +75,7 @@ static NAME(Turn) NAME(turn)(double t) {
 TARGET INLINE void NAME(half_tangent)(REAL speed, NAME(Turn) k, REAL *up, REAL *down) {
     REAL w = speed > k.cap ? k.cap : speed;
     w = w < -k.cap ? -k.cap : w;
-#ifdef LIBRARY_TURN
+#if IS_DOUBLE
     /* Sine and cosine of x = nπ/2 + a, |a| ≤ π/4. A turn by π changes the signs of both, which
      * the rotation made of them does not see: whether n is odd is all that is needed. */
     const REAL x = w * k.half, shift = 0x1.8p52;
@@ -299,11 +298,3 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t start, int
 
 #undef NAME
 #undef NOISE
-#undef REAL
-#undef SUFFIX
-#undef FMA
-#undef SQRT
-#undef ABS
-#undef COPYSIGN
-#undef EPSILON
-#undef BELOW

@@ -1,5 +1,6 @@
 /* Include the file TEMPLATE once for each dtype. */
 #define REAL float
+#define INTEGER int32_t
 #define SUFFIX float
 #define FMA FMA_float
 #define SQRT __builtin_sqrtf
@@ -10,6 +11,7 @@
 #define IS_DOUBLE 0
 #include TEMPLATE
 #undef REAL
+#undef INTEGER
 #undef SUFFIX
 #undef FMA
 #undef SQRT
@@ -20,6 +22,7 @@
 #undef IS_DOUBLE
 
 #define REAL double
+#define INTEGER int64_t
 #define SUFFIX double
 #define FMA FMA_double
 #define SQRT __builtin_sqrt
@@ -30,6 +33,7 @@
 #define IS_DOUBLE 1
 #include TEMPLATE
 #undef REAL
+#undef INTEGER
 #undef SUFFIX
 #undef FMA
 #undef SQRT

@@ -1,6 +1,6 @@
 """Compile the kernels into a wheel, where there is a compiler.
 
-The library is one for all processors of a kind and chooses its instructions when it runs.
+Each library is one for all processors of a kind and chooses its instructions when it runs.
 Without a compiler the wheel is pure; its kernels are then compiled at their first use.
 """
 
@@ -25,14 +25,18 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc,type-arg,unused-
             return
         building = _building(Path(self.root))
         self._folder = tempfile.TemporaryDirectory(prefix="colangevin-")
-        out = Path(self._folder.name) / building.PACKAGED
+        made = {}
         try:
-            building.build(building.find_compiler(), out, portable=True)
+            compiler = building.find_compiler()
+            for name in building.LIBRARIES:
+                out = Path(self._folder.name) / building.packaged(name)
+                building.build(compiler, name, out, portable=True)
+                made[str(out)] = f"colangevin/native/{out.name}"
         except building.BuildError as error:
             self.app.display_warning(f"No compiled kernels in this wheel: {error}")
             return
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data["force_include"][str(out)] = f"colangevin/native/{building.PACKAGED}"
+        build_data["force_include"].update(made)
         build_data["pure_python"] = False
         # Called through ctypes: it depends on the machine, but on no version of Python.
         build_data["tag"] = f"py3-none-{platform}"

@@ -11,7 +11,7 @@ from colangevin import Circle, State, Unconstrained
 from colangevin.constraints.base import Constraint, Draw, Scalar, like
 from colangevin.integrators.dynamics import Action, DriftBy, ImpulseBy, advance
 from colangevin.native import Table, fill
-from colangevin.native.elementwise import DRIFT, IMPULSE, OVERDAMPED
+from colangevin.native.table import DRIFT, IMPULSE, OVERDAMPED
 
 SEED = 11
 

@@ -188,6 +188,35 @@ def test_a_huge_gradient_is_survived(geometry: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=ids)
 @pytest.mark.parametrize("geometry", ["circle", "radii"])
+def test_a_huge_overdamped_proposal_is_projected_to_its_bound(
+    geometry: str, dtype: torch.dtype
+) -> None:
+    item = piece(geometry, 100, dtype, 0)
+    item.gradient[::2] = 1e30
+    item.gradient[1::2] = -1e38
+    run([item], (OverdampedBy(0.1, None),), 0)
+    assert torch.equal(item.state.position.sign(), -item.gradient.sign())
+    assert ((item.state.position / item.radius).abs() - 1).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+def test_the_bound_is_kept_wherever_the_block_needs_it(dtype: torch.dtype) -> None:
+    """One weight of many thousand is turned to its bound."""
+    for place in (0, 1, 511, 512, 1023, 2999):
+        item = piece("circle", 3000, dtype, 0)
+        item.state.position.fill_(0.0)
+        item.state.slack.fill_(item.radius)
+        item.state.momentum.zero_()
+        item.state.momentum[place] = math.pi / 2
+        run([item], (DriftBy(1.0),), 0)
+        assert item.state.position.double().abs().max() <= item.radius
+        floor = math.sqrt(torch.finfo(dtype).eps) * item.radius
+        assert float(item.state.slack[place].abs()) >= 0.99 * floor
+        assert int((item.state.position != 0).sum()) == 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+@pytest.mark.parametrize("geometry", ["circle", "radii"])
 @pytest.mark.parametrize("together", [True, False])
 def test_what_was_written_is_kept_and_back_on_its_circle_at_once(
     geometry: str, dtype: torch.dtype, together: bool

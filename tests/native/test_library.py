@@ -22,7 +22,7 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C comp
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and no compiled kernels of the package's own."""
-    monkeypatch.setattr(building, "PACKAGED", "absent.so")
+    monkeypatch.setattr(building, "packaged", lambda name: "absent.so")
     monkeypatch.setenv("COLANGEVIN_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("CC", raising=False)
     return tmp_path / "cache"
@@ -32,8 +32,7 @@ def look(monkeypatch: pytest.MonkeyPatch, **variables: str) -> tuple[str | None,
     """What a new process finds: the file of the kernels, and the reason why there is none."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    for name, value in (("_looked", False), ("_library", None), ("_reason", None)):
-        monkeypatch.setattr(library, name, value)
+    monkeypatch.setattr(library, "_found", {})
     found = library.load()
     return None if found is None else found._name, library.reason()
 
@@ -51,7 +50,7 @@ def test_compiled_once_and_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @needs_compiler
 def test_two_processes_at_once(folder: Path) -> None:
-    if (Path(library.__file__).parent / "_kernels.so").exists():
+    if (building.FOLDER / "_kernels.so").exists():
         pytest.skip("the package has compiled kernels, and a new process finds them")
     command = [sys.executable, "-c", PROBE]
     both = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE) for _ in range(2)]
@@ -111,7 +110,7 @@ def test_unsafe_files_are_not_loaded(folder: Path, monkeypatch: pytest.MonkeyPat
 
 @needs_compiler
 def test_a_damaged_file_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = cache.folder() / cache.file_name(building.find_compiler())
+    path = cache.folder() / cache.file_name(building.find_compiler(), "kernels")
     path.write_bytes(b"nothing")
     path.chmod(0o700)
     assert look(monkeypatch) == (str(path), None)
@@ -137,19 +136,21 @@ def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_name_changes_with_what_the_file_depends_on() -> None:
     names = {
-        cache.file_name(building.Compiler((command,), version))
+        cache.file_name(building.Compiler((command,), version), name)
+        for name in building.LIBRARIES
         for command in ("cc", "other")
         for version in ("gcc 12", "gcc 13", "clang 15")
     }
-    assert len(names) == 6
+    assert len(names) == 12
 
 
 @needs_compiler
-def test_the_portable_library_passes_its_trial(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", building.LIBRARIES)
+def test_the_portable_library_passes_its_trial(tmp_path: Path, name: str) -> None:
     """It chooses its instructions when it runs."""
-    path = tmp_path / building.PACKAGED
-    building.build(building.find_compiler(), path, portable=True)
-    library._try(path)
+    path = tmp_path / building.packaged(name)
+    building.build(building.find_compiler(), name, path, portable=True)
+    library._try(path, name)
 
 
 @pytest.mark.usefixtures("kernels")

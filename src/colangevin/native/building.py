@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
-SOURCES = ("kernels.c", "variant.h", "normals.h", "step.h")
-PACKAGED = "_kernels.so"
-"""Name of the library that a wheel brings along."""
+LIBRARIES = ("kernels", "stiefel")
+"""Each is made of the C file of its name, when it is first needed."""
 
 COMMON = (
     *("-std=c11", "-shared", "-fPIC"),
     # Loops marked for vectors are vectorised; no library comes with it.
     "-fopenmp-simd",
-    # Every fused multiply-add is written out: so remainders of vectors get the same bits.
-    "-ffp-contract=off",
+    # In products of matrices. Elsewhere every fused multiply-add is written out, and nothing is
+    # left to fuse: so remainders of vectors get the same bits.
+    "-ffp-contract=fast",
     *("-fno-math-errno", "-fno-trapping-math"),
 )
 FAST = {
@@ -95,14 +95,29 @@ def flags(compiler: Compiler, portable: bool) -> tuple[str, ...]:
     return (*COMMON, *FAST[compiler.family], *place)
 
 
-def build(compiler: Compiler, out: Path, portable: bool) -> None:
-    """Compile the shared library into the file ``out``.
+def packaged(name: str) -> str:
+    """The file of a library that a wheel brings along.
+
+    Example:
+        >>> packaged("kernels")
+        '_kernels.so'
+    """
+    return f"_{name}.so"
+
+
+def sources() -> list[Path]:
+    """All files that the libraries are made of."""
+    return sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h")])
+
+
+def build(compiler: Compiler, name: str, out: Path, portable: bool) -> None:
+    """Compile one of ``LIBRARIES`` into the file ``out``.
 
     Raises:
         BuildError: with what the compiler said.
     """
     # The files are found from the folder itself, so that no path gets into the library.
-    tail = (SOURCES[0], "-o", str(out.absolute()), "-lm")
+    tail = (f"{name}.c", "-o", str(out.absolute()), "-lm")
     _run((*compiler.command, *flags(compiler, portable), *tail))
 
 

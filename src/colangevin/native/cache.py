@@ -11,7 +11,7 @@ import platform
 import stat
 from pathlib import Path
 
-from colangevin.native.building import FOLDER, SOURCES, Compiler, flags
+from colangevin.native.building import Compiler, flags, sources
 
 
 class UnsafeError(Exception):
@@ -53,14 +53,14 @@ def check_owned(path: Path) -> None:
         raise UnsafeError(f"{path} may be written to by others")
 
 
-def file_name(compiler: Compiler) -> str:
-    """A name for the library that changes with all that it depends on."""
+def file_name(compiler: Compiler, name: str) -> str:
+    """A name for a compiled library that changes with all that it depends on."""
     parts = [platform.platform(), _processor(), compiler.version, *compiler.command]
     parts += flags(compiler, portable=False)
     digest = hashlib.sha256("\n".join(parts).encode())
-    for name in SOURCES:
-        digest.update((FOLDER / name).read_bytes())
-    return f"kernels-{digest.hexdigest()[:32]}.so"
+    for path in sources():
+        digest.update(path.read_bytes())
+    return f"{name}-{digest.hexdigest()[:32]}.so"
 
 
 def _processor() -> str:

@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -23,130 +24,157 @@ from colangevin.native import building, cache
 from colangevin.native.building import BuildError
 from colangevin.native.cache import UnsafeError
 
-TRIAL = """
+FUNCTIONS = {
+    "kernels": {"cola_step": 9, "cola_normals": 4},
+    "stiefel": {"cola_stiefel": 8},
+}
+"""The functions of each library, and how many integers or addresses they take."""
+TRIALS = {
+    "kernels": """
 import array, ctypes, sys
-kernels = ctypes.CDLL(sys.argv[1])
+library = ctypes.CDLL(sys.argv[1])
+library.cola_step.argtypes = [ctypes.c_int64] * 9
+library.cola_normals.argtypes = [ctypes.c_int64] * 4
 for dtype, code in enumerate("fd"):
-    kernels.cola_step.argtypes = [ctypes.c_int64] * 9
-    kernels.cola_normals.argtypes = [ctypes.c_int64] * 4
     x, v, y, g = (array.array(code, [value] * 40) for value in (0.6, 0.0, 0.8, 1.0))
     at = [a.buffer_info()[0] for a in (x, v, y, g)]
     segment = array.array("q", [*at, 0, 40, 0, 1, 2, 3, 0, 0])
     kinds = array.array("q", [1, 2, 3])
     numbers = array.array("d", [0.0, 1.0, 0.9, 1.0, 0.1, -0.1, 0, 0, 0.1, 0.1, 0])
     rest = [a.buffer_info()[0] for a in (segment, kinds, numbers)]
-    kernels.cola_step(dtype, 1, 1, rest[0], 3, rest[1], rest[2], 11, 1)
+    library.cola_step(dtype, 1, 1, rest[0], 3, rest[1], rest[2], 11, 1)
     assert all(abs(a * a + b * b - 1) < 1e-5 for a, b in zip(x, y))
     job = array.array("q", [at[0], 40, 0, 1, 2, 3, 0])
-    kernels.cola_normals(dtype, 1, job.buffer_info()[0], 1)
+    library.cola_normals(dtype, 1, job.buffer_info()[0], 1)
     assert len(set(x)) == 40 and all(abs(a) < 7 for a in x)
-"""
+""",
+    "stiefel": """
+import array, ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.cola_stiefel.argtypes = [ctypes.c_int64] * 8
+for dtype, code in enumerate("fd"):
+    x, v, g = (array.array(code, values) for values in ([0.6, 0.8, 0.0], [0] * 3, [1, 2, 3]))
+    result = array.array("q", [0, 0])
+    at = [a.buffer_info()[0] for a in (x, v, g, result)]
+    stack = array.array("q", [*at, 1, 3, 1, 0, 1, 2, 3, 0, 0])
+    kinds = array.array("q", [1, 2, 3])
+    numbers = array.array("d", [0, 1, 1e-6, 40, 0.9, 1, 0.1, -0.1, 0, 0, 0.01, 0.01, 0])
+    rest = [a.buffer_info()[0] for a in (stack, kinds, numbers)]
+    library.cola_stiefel(dtype, 1, rest[0], 3, rest[1], rest[2], 13, 1)
+    assert result[1] == 0 and abs(sum(a * a for a in x) - 1) < 1e-5
+""",
+}
 """A tiny step of each dtype: a wrong instruction ends this process and not that of the user."""
 PATIENCE = 60.0
 
+
+class Found(NamedTuple):
+    """A library, or the reason why there is none."""
+
+    library: ctypes.CDLL | None
+    reason: str | None = None
+
+
 _lock = threading.Lock()
-_library: ctypes.CDLL | None = None
-_reason: str | None = None
-_looked = False
+_found: dict[str, Found] = {}
 
 
-def load() -> ctypes.CDLL | None:
-    """The kernels, or None where there are none; ``COLANGEVIN_NATIVE=0`` turns them off."""
-    global _looked
-    if os.environ.get("COLANGEVIN_NATIVE") == "0":
-        return None
-    if not _looked:
-        with _lock:
-            if not _looked:
-                _look()
-                _looked = True
-    return _library
+def load(name: str = "kernels") -> ctypes.CDLL | None:
+    """A library, or None where there is none; ``COLANGEVIN_NATIVE=0`` turns all off.
+
+    Args:
+        name: ``"kernels"`` for elementwise steps and normals, ``"stiefel"`` for matrices.
+    """
+    return _find(name).library
 
 
-def reason() -> str | None:
-    """Why there are no kernels; None if there are.
+def reason(name: str = "kernels") -> str | None:
+    """Why there is no such library; None if there is.
 
     Example:
         >>> (load() is None) == (reason() is not None)
         True
     """
-    if load() is not None:
-        return None
+    return _find(name).reason
+
+
+def _find(name: str) -> Found:
     if os.environ.get("COLANGEVIN_NATIVE") == "0":
-        return "they are turned off by COLANGEVIN_NATIVE=0"
-    return _reason
+        return Found(None, "kernels are turned off by COLANGEVIN_NATIVE=0")
+    if name not in _found:
+        with _lock:
+            if name not in _found:
+                _found[name] = _look(name)
+    return _found[name]
 
 
-def _look() -> None:
-    global _library, _reason
+def _look(name: str) -> Found:
     complaints = []
     # A private folder serves where the cache is not safe, or no place for programs.
     for place in (_packaged, _cached, _private):
         try:
-            library = place()
-            _prepare(library)
+            library = place(name)
+            _prepare(library, name)
         except (BuildError, UnsafeError, OSError, AttributeError) as error:
             complaints.append(f"{error}")
         else:
-            _library = library
-            return
-    _reason = "; ".join(dict.fromkeys(complaints))
+            return Found(library)
+    return Found(None, "; ".join(dict.fromkeys(complaints)))
 
 
-def _packaged() -> ctypes.CDLL:
-    path = building.FOLDER / building.PACKAGED
+def _packaged(name: str) -> ctypes.CDLL:
+    path = building.FOLDER / building.packaged(name)
     if not path.exists():
         raise BuildError("the package was installed without compiled kernels")
     return ctypes.CDLL(str(path))
 
 
-def _cached() -> ctypes.CDLL:
+def _cached(name: str) -> ctypes.CDLL:
     compiler = building.find_compiler()
-    folder = cache.folder()
-    path = folder / cache.file_name(compiler)
+    path = cache.folder() / cache.file_name(compiler, name)
     if path.exists():
         cache.check_owned(path)
         try:
             return ctypes.CDLL(str(path))
         except OSError:
             path.unlink()
-    _compile(path, compiler)
+    _compile(path, name, compiler)
     return ctypes.CDLL(str(path))
 
 
-def _private() -> ctypes.CDLL:
+def _private(name: str) -> ctypes.CDLL:
     """Compiled for this process alone: a library that is loaded needs its file no more."""
     compiler = building.find_compiler()
     folder = Path(tempfile.mkdtemp(prefix="colangevin-"))
     try:
-        path = folder / "kernels.so"
-        _compile(path, compiler)
+        path = folder / f"{name}.so"
+        _compile(path, name, compiler)
         return ctypes.CDLL(str(path))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _compile(path: Path, compiler: building.Compiler) -> None:
+def _compile(path: Path, name: str, compiler: building.Compiler) -> None:
     """Compile and try a library under a name of its own, so that only a good one gets ``path``.
 
     Several processes may do so at once: each has its own, and the last one stays.
     """
-    handle, name = tempfile.mkstemp(suffix=".so", prefix="new-", dir=path.parent)
+    handle, temporary = tempfile.mkstemp(suffix=".so", prefix="new-", dir=path.parent)
     os.close(handle)
-    new = Path(name)
+    new = Path(temporary)
     try:
-        building.build(compiler, new, portable=False)
-        _try(new)
+        building.build(compiler, name, new, portable=False)
+        _try(new, name)
         new.chmod(0o700)
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
 
 
-def _try(path: Path) -> None:
+def _try(path: Path, name: str) -> None:
     if not sys.executable or getattr(sys, "frozen", False):
         raise BuildError("there is no Python to try the compiled kernels with")
-    command = [sys.executable, "-I", "-S", "-c", TRIAL, str(path)]
+    command = [sys.executable, "-I", "-S", "-c", TRIALS[name], str(path)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=PATIENCE
@@ -161,9 +189,9 @@ def _try(path: Path) -> None:
 # --- the functions, and the threads of torch --------------------------------------------------
 
 
-def _prepare(library: ctypes.CDLL) -> None:
-    for name, count in (("cola_threads", 3), ("cola_step", 9), ("cola_normals", 4)):
-        function = getattr(library, name)
+def _prepare(library: ctypes.CDLL, name: str) -> None:
+    for function_name, count in {"cola_threads": 3, **FUNCTIONS[name]}.items():
+        function = getattr(library, function_name)
         function.argtypes = [ctypes.c_int64] * count
         function.restype = None
     functions = _threads_of_torch()

@@ -67,24 +67,5 @@ TARGET static const float *NAME(draw)(float *restrict room, int64_t e, int64_t c
     return room + (e - begin * CHUNK);
 }
 
-TARGET static void NAMED(normals, VARIANT, float)(const Task *task, int64_t item, int64_t start,
-                                                  int64_t count) {
-    const Fill *f = task->fills + item;
-    float room[LARGEST + 2 * CHUNK];
-    const float *made =
-        NAME(draw)(room, f->first + start, count, f->seed, f->ordinal, f->step, f->draw);
-    memcpy((float *)(intptr_t)f->out + start, made, (size_t)count * sizeof(float));
-}
-
-TARGET static void NAMED(normals, VARIANT, double)(const Task *task, int64_t item, int64_t start,
-                                                   int64_t count) {
-    const Fill *f = task->fills + item;
-    float room[LARGEST + 2 * CHUNK];
-    const float *made =
-        NAME(draw)(room, f->first + start, count, f->seed, f->ordinal, f->step, f->draw);
-    double *out = (double *)(intptr_t)f->out + start;
-    LOOP(i, count) out[i] = made[i];
-}
-
 #undef NAME
 #undef FMA

@@ -1,8 +1,10 @@
 /* The actions of a step on one block of numbers, for one dtype.
  *
- * Given: REAL, SUFFIX, FMA, SQRT, ABS, COPYSIGN, EPSILON, BELOW; LIBRARY_TURN where a rotation
- * is made of sine and cosine and not of a rational function. All of it is undefined at the end.
+ * In float32 a rotation is made of a rational function, in float64 of sine and cosine.
  */
+#define OFF 0.005  /* |e| beyond which a weight is far off its circle */
+#define TAME (IS_DOUBLE ? 1e150 : 1e15) /* largest |θ| that is projected */
+#define NEAR 8     /* slacks, in units of their floor, whose weights may be at their bound */
 #define NAME(f) NAMED(f, VARIANT, SUFFIX)
 #define NOISE(f) NAMED(f, VARIANT, noise)
 
@@ -33,28 +35,28 @@ TARGET INLINE NAME(Circle) NAME(circle_at)(const NAME(Block) *b, int64_t i, int 
 
 /* θ within its bound, and a slack that lets it leave. NaN stays what it is. */
 TARGET INLINE void NAME(keep_in)(REAL *x, REAL *y, NAME(Circle) c) {
-    REAL in = *x > c.bound ? c.bound : *x;
+    const REAL in = *x > c.bound ? c.bound : *x;
     *x = in < -c.bound ? -c.bound : in;
     const REAL size = ABS(*y);
-    *y = COPYSIGN(size < c.floor ? c.floor : size, *y);
+    *y = COPYSIGN(c.floor > size ? c.floor : size, *y);
 }
 
 /* --- impulse ------------------------------------------------------------------------------- */
 
 typedef struct {
-    REAL decay, weight, scale;
+    REAL decay, weight, scale, rate; /* the last one is that of weight decay */
 } NAME(Push);
 
 TARGET INLINE REAL NAME(push)(const NAME(Block) *b, int64_t i, const float *noise, NAME(Push) k,
-                              int circle, int kick, int radii) {
+                              int circle, int kick, int radii, int decays) {
+    const NAME(Circle) c = circle ? NAME(circle_at)(b, i, radii) : (NAME(Circle)){0};
     REAL change = 0;
-    if (circle) {
-        const NAME(Circle) c = NAME(circle_at)(b, i, radii);
-        if (noise) change = (REAL)noise[i] * (c.inverse * k.scale);
-        if (kick) change = FMA(b->gradient[i] * b->slack[i], c.square * k.weight, change);
-    } else {
-        if (noise) change = (REAL)noise[i] * k.scale;
-        if (kick) change = FMA(b->gradient[i], k.weight, change);
+    if (noise) change = (REAL)noise[i] * (circle ? c.inverse * k.scale : k.scale);
+    if (kick) {
+        REAL g = b->gradient[i];
+        if (decays) g = FMA(b->position[i], k.rate, g);
+        change = circle ? FMA(g * b->slack[i], c.square * k.weight, change)
+                        : FMA(g, k.weight, change);
     }
     return FMA(b->momentum[i], k.decay, change);
 }
@@ -76,7 +78,7 @@ static NAME(Turn) NAME(turn)(double t) {
 TARGET INLINE void NAME(half_tangent)(REAL speed, NAME(Turn) k, REAL *up, REAL *down) {
     REAL w = speed > k.cap ? k.cap : speed;
     w = w < -k.cap ? -k.cap : w;
-#ifdef LIBRARY_TURN
+#if IS_DOUBLE
     /* Sine and cosine of x = nπ/2 + a, |a| ≤ π/4. A turn by π changes the signs of both, which
      * the rotation made of them does not see: whether n is odd is all that is needed. */
     const REAL x = w * k.half, shift = 0x1.8p52;
@@ -108,72 +110,110 @@ TARGET INLINE void NAME(half_tangent)(REAL speed, NAME(Turn) k, REAL *up, REAL *
 #endif
 }
 
-/* Rotate (θ, ξ) by ωt; whether it was far off its circle.
+/* What a loop of rotations has seen: the largest |e|, and the smallest |ξ| (if there is a radius
+ * for each weight, less its own limit). As bits, which have the same order: the compiler knows
+ * how to find the largest of many integers in any order, but not of numbers that may be NaN. */
+typedef struct {
+    INTEGER off, slack;
+} NAME(Seen);
+
+TARGET INLINE INTEGER NAME(bits)(REAL x) {
+    INTEGER found;
+    memcpy(&found, &x, sizeof found);
+    return found;
+}
+
+/* Rotate (θ, ξ) by ωt.
  *
  * The factor 1 + e is one Newton step for r/|q|, which takes off what rounding adds. Where |q|²
- * differs from r² by more than a hundredth somebody has written to the weight: see ``put_back``.
+ * differs from r² by more than a hundredth somebody has written to the weight: see ``tidy``.
  */
-TARGET INLINE int NAME(rotate)(REAL *position, REAL *slack, REAL speed, NAME(Turn) k,
-                               NAME(Circle) c) {
+TARGET INLINE NAME(Seen) NAME(rotate)(REAL *position, REAL *slack, REAL speed, NAME(Turn) k,
+                                      NAME(Circle) c) {
     const REAL x = *position, y = *slack;
     REAL e = FMA(FMA(y, y, x * x), c.square * (REAL)-0.5, (REAL)0.5);
-    const int near = ABS(e) <= (REAL)0.005;
-    e = near ? e : 0;
+    const REAL off = ABS(e);
+    e = off <= (REAL)OFF ? e : 0;
     REAL up, down;
     NAME(half_tangent)(speed, k, &up, &down);
     const REAL versed = FMA(e, (REAL)2, (REAL)2) * up / FMA(down, down, up * up);
     const REAL along = FMA(-versed, up, e), across = versed * down;
-    REAL new_x = FMA(across, y, FMA(along, x, x)), new_y = FMA(-across, x, FMA(along, y, y));
-    NAME(keep_in)(&new_x, &new_y, c);
-    *position = new_x;
-    *slack = new_y;
-    return !near;
+    *position = FMA(across, y, FMA(along, x, x));
+    *slack = FMA(-across, x, FMA(along, y, y));
+    return (NAME(Seen)){NAME(bits)(off), NAME(bits)(ABS(*slack))};
 }
 
 /* The weight is kept and its slack made anew, where a drift has left them far off the circle. */
-TARGET static __attribute__((noinline, cold)) void NAME(put_back)(const NAME(Block) *b) {
+TARGET static void NAME(put_back)(const NAME(Block) *b) {
     for (int64_t i = 0; i < b->count; i++) {
         const REAL x = b->position[i], y = b->slack[i];
         const NAME(Circle) c = b->radius ? NAME(circle_at)(b, i, 1) : b->circle;
-        if (ABS(FMA(FMA(y, y, x * x), c.square, (REAL)-1)) <= (REAL)0.01) continue;
+        if (ABS(FMA(FMA(y, y, x * x), c.square, (REAL)-1)) <= (REAL)(2 * OFF)) continue;
         const REAL size = SQRT((c.radius - x) * (c.radius + x));
         b->slack[i] = COPYSIGN(size > c.floor ? size : c.floor, y);
     }
+}
+
+/* What few blocks need after a drift. On a circle |θ| comes near its bound only where |ξ| is
+ * small: nothing has to be kept in where all are beyond ``NEAR`` times the floor. */
+TARGET static __attribute__((noinline)) void NAME(tidy)(const NAME(Block) *b, NAME(Seen) seen) {
+    const INTEGER limit = b->radius ? 0 : NAME(bits)(b->circle.floor * (REAL)NEAR);
+    const int far = seen.off > NAME(bits)((REAL)OFF);
+    if (!far && seen.slack >= limit) return;
+    if (b->radius) {
+        LOOP(i, b->count)
+        NAME(keep_in)(b->position + i, b->slack + i, NAME(circle_at)(b, i, 1));
+    } else {
+        const NAME(Circle) c = b->circle;
+        LOOP(i, b->count) NAME(keep_in)(b->position + i, b->slack + i, c);
+    }
+    if (far) NAME(put_back)(b);
 }
 
 /* --- loops --------------------------------------------------------------------------------- */
 
 TARGET INLINE void NAME(impulse_loop)(const NAME(Block) *b, const float *noise, NAME(Push) k,
                                       int circle, int kick, int radii) {
-    LOOP(i, b->count) b->momentum[i] = NAME(push)(b, i, noise, k, circle, kick, radii);
+    LOOP(i, b->count) b->momentum[i] = NAME(push)(b, i, noise, k, circle, kick, radii, 0);
 }
 
+#define SEE(seen)                                                                             \
+    do {                                                                                      \
+        const NAME(Seen) now = seen;                                                          \
+        off = now.off > off ? now.off : off;                                                  \
+        slack = now.slack < slack ? now.slack : slack;                                        \
+    } while (0)
+
 TARGET INLINE void NAME(rotate_loop)(const NAME(Block) *b, NAME(Turn) k, int radii) {
-    int far = 0;
-    COUNTING_LOOP(i, b->count, far)
-    far |= NAME(rotate)(b->position + i, b->slack + i, b->momentum[i], k,
-                        NAME(circle_at)(b, i, radii));
-    if (far) NAME(put_back)(b);
+    INTEGER off = 0, slack = NAME(bits)(INFINITY);
+    SEEING_LOOP(i, b->count, off, slack) {
+        const NAME(Circle) c = NAME(circle_at)(b, i, radii);
+        NAME(Seen) seen = NAME(rotate)(b->position + i, b->slack + i, b->momentum[i], k, c);
+        if (radii) seen.slack = NAME(bits)(ABS(b->slack[i]) - c.floor * (REAL)NEAR);
+        SEE(seen);
+    }
+    NAME(tidy)(b, (NAME(Seen)){off, slack});
 }
 
 /* An impulse by the gradient and a drift. */
 TARGET INLINE void NAME(circle_loop)(const NAME(Block) *b, const float *noise, NAME(Push) push,
-                                     NAME(Turn) turn) {
-    int far = 0;
-    COUNTING_LOOP(i, b->count, far) {
-        const REAL speed = NAME(push)(b, i, noise, push, 1, 1, 0);
+                                     NAME(Turn) turn, int decays) {
+    INTEGER off = 0, slack = NAME(bits)(INFINITY);
+    SEEING_LOOP(i, b->count, off, slack) {
+        const REAL speed = NAME(push)(b, i, noise, push, 1, 1, 0, decays);
         b->momentum[i] = speed;
-        far |= NAME(rotate)(b->position + i, b->slack + i, speed, turn, b->circle);
+        SEE(NAME(rotate)(b->position + i, b->slack + i, speed, turn, b->circle));
     }
-    if (far) NAME(put_back)(b);
+    NAME(tidy)(b, (NAME(Seen)){off, slack});
 }
+#undef SEE
 
 TARGET INLINE void NAME(free_loop)(const NAME(Block) *b, const float *noise, NAME(Push) push,
-                                   REAL time) {
+                                   NAME(Turn) turn, int decays) {
     LOOP(i, b->count) {
-        const REAL speed = NAME(push)(b, i, noise, push, 0, 1, 0);
+        const REAL speed = NAME(push)(b, i, noise, push, 0, 1, 0, decays);
         b->momentum[i] = speed;
-        b->position[i] = FMA(speed, time, b->position[i]);
+        b->position[i] = FMA(speed, turn.time, b->position[i]);
     }
 }
 
@@ -186,6 +226,9 @@ TARGET INLINE void NAME(overdamped_loop)(const NAME(Block) *b, const float *nois
         if (circle) {
             REAL y = b->slack[i];
             if (noise) y = FMA((REAL)other[i], scale, y);
+            /* A square must not overflow, or one absurd gradient would lose the direction. */
+            x = x > (REAL)TAME ? (REAL)TAME : x;
+            x = x < (REAL)-TAME ? (REAL)-TAME : x;
             const NAME(Circle) c = NAME(circle_at)(b, i, radii);
             const REAL norm = c.radius / SQRT(FMA(y, y, x * x));
             x *= norm;
@@ -230,11 +273,19 @@ TARGET static void NAME(pair)(NAME(Block) b, const float *noise, NAME(Push) push
     if (push.weight == 0 || b.radius) {
         NAME(impulse)(b, noise, push, circle);
         NAME(drift)(b, turn, circle);
-    } else if (circle) {
-        if (noise) NAME(circle_loop)(&b, noise, push, turn);
-        else NAME(circle_loop)(&b, 0, push, turn);
-    } else if (noise) NAME(free_loop)(&b, noise, push, turn.time);
-    else NAME(free_loop)(&b, 0, push, turn.time);
+        return;
+    }
+    const int decays = push.rate != 0;
+#define EACH(loop)                                                                            \
+    do {                                                                                      \
+        if (noise && decays) loop(&b, noise, push, turn, 1);                                  \
+        else if (noise) loop(&b, noise, push, turn, 0);                                       \
+        else if (decays) loop(&b, 0, push, turn, 1);                                          \
+        else loop(&b, 0, push, turn, 0);                                                      \
+    } while (0)
+    if (circle) EACH(NAME(circle_loop));
+    else EACH(NAME(free_loop));
+#undef EACH
 }
 
 TARGET static void NAME(overdamped)(NAME(Block) b, const float *noise, const float *other,
@@ -257,6 +308,17 @@ TARGET static void NAME(decay)(NAME(Block) *b, REAL *restrict room, REAL rate) {
     b->gradient = room;
 }
 
+/* Whether G' can be made where it is used: once, by a step that begins with an impulse and a
+ * drift. A loop and its memory are saved. */
+static int NAME(is_used_at_once)(const Task *task, const Segment *s, const double *x) {
+    if (s->radius || task->n_actions < 2) return 0;
+    if (task->kinds[0] != IMPULSE || task->kinds[1] != DRIFT || x[1] == 0) return 0;
+    for (int64_t a = 2; a < task->n_actions; a++)
+        if (task->kinds[a] == OVERDAMPED || (task->kinds[a] == IMPULSE && x[3 * a + 1] != 0))
+            return 0;
+    return 1;
+}
+
 static NAME(Block) NAME(block)(const Segment *s, int64_t start, int64_t count, double radius) {
 #define AT(field) ((REAL *)(intptr_t)s->field + (s->field ? start : 0))
     return (NAME(Block)){AT(position), AT(momentum), AT(slack), AT(gradient), AT(radius), count,
@@ -274,12 +336,16 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t start, int
     int64_t draws = s->draw;
 #define DRAW(i)                                                                               \
     NOISE(draw)(rooms[i], s->first + start, count, s->seed, s->ordinal, s->step, draws++)
-    if (row[0] != 0) NAME(decay)(&b, room, (REAL)row[0]);
+    REAL rate = (REAL)row[0];
+    if (rate != 0 && !NAME(is_used_at_once)(task, s, row + 2)) {
+        NAME(decay)(&b, room, rate);
+        rate = 0;
+    }
     for (int64_t a = 0; a < task->n_actions; a++) {
         const double *x = row + 2 + 3 * a;
         if (task->kinds[a] == IMPULSE) {
             const float *noise = x[2] != 0 ? DRAW(0) : 0;
-            const NAME(Push) push = {(REAL)x[0], (REAL)x[1], (REAL)x[2]};
+            const NAME(Push) push = {(REAL)x[0], (REAL)x[1], (REAL)x[2], rate};
             if (a + 1 < task->n_actions && task->kinds[a + 1] == DRIFT) {
                 NAME(pair)(b, noise, push, NAME(turn)(x[3]), circle);
                 a++;
@@ -299,11 +365,6 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t start, int
 
 #undef NAME
 #undef NOISE
-#undef REAL
-#undef SUFFIX
-#undef FMA
-#undef SQRT
-#undef ABS
-#undef COPYSIGN
-#undef EPSILON
-#undef BELOW
+#undef OFF
+#undef NEAR
+#undef TAME

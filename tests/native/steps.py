@@ -114,7 +114,7 @@ def lay_out(pieces: Sequence[Piece]) -> Table:
     free = isinstance(pieces[0].constraint, Unconstrained)
     table = Table("free" if free else "circle", pieces[0].gradient.dtype)
     for row, item in enumerate(pieces):
-        x, v, y, _ = item.state
+        x, v, y, _ = item.state.tensors
         radius = item.radius if isinstance(item.radius, Tensor) else None
         table.add(x, v, y, ordinal=item.ordinal, seed=SEED, radius=radius, row=row)
     return table

@@ -104,8 +104,8 @@ def test_one_constraint_may_serve_two_networks() -> None:
     """It is resolved for each weight, and keeps nothing of it."""
     shared = cl.Circle(radius="initial", factor=FACTOR)
     small, large = nn.Parameter(torch.full((3,), 0.1)), nn.Parameter(torch.full((3,), 1.0))
-    for weight, start in ((small, 0.1), (large, 1.0), (small, None)):
-        radius = FACTOR * (largest(weight) if start is None else start)
+    for weight in (small, large, small):
+        radius = FACTOR * largest(weight)
         optimizer = cl.CoLA([weight], lr=0.05, momentum=0.9, constraint=shared)
         for _ in range(300):
             push(weight)

@@ -165,10 +165,12 @@ class Kernel:
             )
 
     def _radii(self, position: Tensor) -> Tensor | None:
-        radius = getattr(self._batch.constraint, "radius", None)
-        if not isinstance(radius, Tensor):
+        constraint = self._batch.constraint
+        if not isinstance(constraint, Circle) or not isinstance(constraint.radius, Tensor):
             return None
-        return radius.to(position).expand(position.shape).contiguous()
+        bound = constraint.bound(position.dtype)  # rounded down: the kernels hold it to the bit
+        assert isinstance(bound, Tensor)
+        return bound.expand(position.shape).contiguous()
 
     def _rows(self, recipe: Recipe) -> array[float]:
         radius = getattr(self._batch.constraint, "radius", 0.0)

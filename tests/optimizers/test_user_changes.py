@@ -30,7 +30,7 @@ def random_steps(optimizer, weights, count, seed):
 
 @constrained
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("fused", [False, None])  # None: with kernels, where there are any
+@pytest.mark.parametrize("fused", [False, None])
 def test_a_layout_that_changes_between_steps(constraint, momentum, fused):
     """Only the place in memory of the weight is another one, so the steps are the same."""
     torch.manual_seed(0)
@@ -134,7 +134,7 @@ def test_a_constraint_may_be_replaced():
 # --- gradients --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fused", [False, None])  # None: with kernels, where there are any
+@pytest.mark.parametrize("fused", [False, None])
 @pytest.mark.parametrize("temperature", [0.0, 1e-3])
 def test_gradients_may_have_any_layout(fused, temperature):
     wide = torch.arange(40.0)
@@ -170,7 +170,7 @@ class Heavy(cl.Unconstrained):
         return {"kind": "Heavy", "mass": self.mass}
 
 
-@pytest.mark.parametrize("fused", [False, None])  # None: with kernels, where there are any
+@pytest.mark.parametrize("fused", [False, None])
 def test_geometries_of_one_type_are_told_apart(fused):
     weights = [nn.Parameter(torch.zeros(3)) for _ in range(2)]
     groups = [
@@ -188,7 +188,7 @@ def test_a_radius_for_each_weight_beside_one_for_all():
     weights = [nn.Parameter(torch.full((size,), 0.1)) for size in (3, 2)]
     radii = (cl.Circle(0.5), cl.Circle(torch.tensor([0.2, 0.3])))
     found = []
-    for fused in (False, True):
+    for fused in (False, None):
         own = [nn.Parameter(weight.detach().clone()) for weight in weights]
         groups = [{"params": [w], "constraint": c} for w, c in zip(own, radii, strict=True)]
         optimizer = cl.CoLA(groups, lr=0.1, momentum=0.9, fused=fused)
@@ -330,7 +330,7 @@ bounded = pytest.mark.parametrize("constraint", BOUNDS.values(), ids=BOUNDS)
 
 @bounded
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("fused", [False, None])  # None: with kernels, where there are any
+@pytest.mark.parametrize("fused", [False, None])
 @pytest.mark.parametrize("replaced", [False, True])
 def test_weights_that_were_written_to_stay_where_they_are_allowed(
     constraint, momentum, fused, replaced

@@ -88,7 +88,7 @@ def energy_per_degree(
     temperature = manifold.target().temperature
     samples = []
     for state in states:
-        groups = zip(*(chunk(tensor) for tensor in state), strict=True)
+        groups = zip(*(chunk(tensor) for tensor in state.tensors), strict=True)
         samples.append([])
         for position, momentum, slack, slack_momentum in groups:
             constraint = manifold.constraint.bind([position.shape])

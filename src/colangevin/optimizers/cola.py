@@ -146,12 +146,20 @@ class CoLA(Optimizer):
                 "free and circle-constrained ones in plain CPU memory of float32 or float64"
             )
 
+    def _settings(self) -> list[list[object]]:
+        """What tells methods apart: the numbers of each group."""
+        names = ("lr", "momentum", "friction", "temperature", "scheme", "weight_decay")
+        return [[group[name] for name in names] for group in self.param_groups]
+
     def _refuse_shared_seed(self, seed: int | None, generator: torch.Generator | None) -> None:
         """Warn where two living optimizers would draw the same noise."""
         if seed is not None or generator is not None or not self.param_groups:
             return
-        noisy = any(float(group["temperature"]) > 0.0 for group in self.param_groups)
-        if noisy and REGISTER.is_taken(self.param_groups[0]["seed"], self):
+        if not any(float(group["temperature"]) > 0.0 for group in self.param_groups):
+            return
+        other = REGISTER.exchange(self.param_groups[0]["seed"], self)
+        # Methods that are compared may well have the same noise; chains of one method may not.
+        if isinstance(other, CoLA) and self._settings() == other._settings():
             warnings.warn(
                 "another optimizer was made from the same weights and the same state of torch's "
                 "generator, so both draw the same noise; give each its own seed=",

@@ -162,11 +162,11 @@ class Register:
     def __init__(self) -> None:
         self._owners: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
 
-    def is_taken(self, seed: int, owner: object) -> bool:
-        """Whether another living optimizer has this seed; from now on this one has it."""
+    def exchange(self, seed: int, owner: object) -> object | None:
+        """The other living optimizer that has this seed, if any; from now on this one has it."""
         other = self._owners.get(seed)
         self._owners[seed] = owner
-        return other is not None and other is not owner
+        return None if other is owner else other
 
 
 REGISTER = Register()

@@ -115,14 +115,14 @@ class CoLA(Optimizer):
         self._strict = strict
         self._native = wants_kernels(fused)
         self._prepare()
-        self._found: list[placing.Placement] | None = []
+        self._found: list[list[placing.Placement]] | None = []
         super().__init__(params, defaults)
         found, self._found = self._found, None
         chosen = choose_seed(seed, generator, self._parameters())
         for group in self.param_groups:
             group.setdefault("seed", chosen)
-        for index in range(len(self.param_groups)):
-            self._settle(index, found)
+        for index, placements in enumerate(found):
+            self._settle(index, placements)
         self._refuse_shared_seed(seed, generator)
         if fused:
             self._insist_on_kernels()
@@ -185,14 +185,14 @@ class CoLA(Optimizer):
         super().add_param_group(group)
         index = len(self.param_groups) - 1
         try:
-            memory: dict[Tensor, dict[str, Any]] = {}
-            placements = self._layout(index, memory).settle(self._strict)
+            placements = self._layout(index).settle(self._strict)
         except Exception:
             self._layouts.pop(index, None)
-            self.param_groups.pop()
+            for parameter in self.param_groups.pop()["params"]:
+                self.state.pop(parameter, None)
             raise
-        if self._found is not None:
-            self._found.extend(placements)
+        if self._found is not None:  # nothing moves before all groups are known to be right
+            self._found.append(placements)
             return
         self.param_groups[index].setdefault("seed", self.param_groups[0].get("seed"))
         self._settle(index, placements)
@@ -200,25 +200,22 @@ class CoLA(Optimizer):
     def _settle(self, index: int, placements: Sequence[placing.Placement]) -> None:
         """Put the weights of a new group on their manifold and make their state."""
         group, layout = self.param_groups[index], self._layouts[index]
-        own = [placed for placed in placements if layout.owns(placed.batch)]
-        layout.hand_over(self.state)
-        for placed in own:
+        for placed in placements:
             placing.put(placed, self.state)
-        placing.announce(group, own)
+        placing.announce(group, placements)
         momentum = thermostats.is_adaptive(group) or not dynamics(group).is_overdamped
         awake = [i for i, p in enumerate(group["params"]) if p.requires_grad and p.numel()]
         for _, batch in layout.split(awake):
             batch.prepare(self.state, momentum)
         layout.mark(awake)
 
-    def _layout(self, index: int, state_of: Any = None) -> Layout:
+    def _layout(self, index: int) -> Layout:
         """The layout of a group, which is made anew where the user has changed the group."""
         group, layout = self.param_groups[index], self._layouts.get(index)
         if layout is None or not layout.fits(group):
             first = sum(len(other["params"]) for other in self.param_groups[:index])
-            own = self.state if state_of is None else state_of
             ordinals = range(first, first + len(group["params"]))
-            layout = self._layouts[index] = Layout(group, ordinals, own, self._native)
+            layout = self._layouts[index] = Layout(group, ordinals, self.state, self._native)
         return layout
 
     # --- the step -------------------------------------------------------------------------

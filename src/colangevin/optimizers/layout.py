@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,7 +61,6 @@ class Layout:
         if owns is None:
             owns = [self._bound(index, state_of) for index in range(len(self.parameters))]
         self._own = list(owns)
-        self._memory = dict(state_of) if not isinstance(state_of, defaultdict) else {}
         self._recipe: tuple[object, Recipe] | None = None
         self._settings: tuple[object, Dynamics] | None = None
         self._filled = [i for i, p in enumerate(self.parameters) if p.numel()]
@@ -223,16 +221,6 @@ class Layout:
         if self._recipe is None or self._recipe[0] != key:
             self._recipe = key, Recipe.of(settings, weight_decay, first, share)
         return self._recipe[1]
-
-    def owns(self, batch: Batch) -> bool:
-        """Whether the parameters of a batch are this group's."""
-        return any(batch.parameters[0] is parameter for parameter in self.parameters)
-
-    def hand_over(self, state_of: StateOf) -> None:
-        """Put what was worked out for the parameters before they had a state into it."""
-        for parameter, entry in self._memory.items():
-            for key, value in entry.items():
-                state_of.setdefault(parameter, {}).setdefault(key, value)
 
     def kernel(self, batch: Batch) -> Kernel | None:
         """The C kernel of a batch, if there is one and its memory lies as it needs it."""

@@ -1,4 +1,4 @@
-"""What all kernels need to know of tensors, as a table of integers.
+"""What all kernels need to know about tensors, as a table of integers.
 
 The kernels work on raw memory, so all checks are made here. A table lays out once what stays
 the same from step to step; a step then fills in gradients and counts.
@@ -102,12 +102,12 @@ class Fields(NamedTuple):
 class Rows:
     """A table with one row for each parameter (or part of one), all of one dtype.
 
-    Subclasses add rows, and say which kernel takes them.
+    Subclasses add rows, and name the kernel that takes them.
     """
 
     fields: ClassVar[Fields]
     fixed_numbers: ClassVar[int]
-    """How many numbers a step takes besides three for each action."""
+    """How many numbers a step needs besides three for each action."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         if dtype not in DTYPES:
@@ -181,7 +181,7 @@ class Rows:
         increment_version(self._positions)
 
     def _check(self, plan: Kinds, gradients: int, steps: int, numbers: int) -> int:
-        """Refuse a step that does not fit; how many numbers a row has."""
+        """Refuse a step that does not fit; returns how many numbers a row has."""
         count, width = len(self._sizes), self.fixed_numbers + 3 * len(plan.array)
         if plan.moves and not self._all_move:
             raise ValueError("momentum is needed for impulses and drifts, but a row has none")
@@ -210,7 +210,7 @@ class Rows:
         return pointers, copies
 
     def _load(self, name: str, function: str) -> Callable[..., None]:
-        """The kernel, looked for at the first step."""
+        """The kernel, found at the first step."""
         if self._kernel is None:
             found = library.load(name)
             if found is None:

@@ -157,13 +157,13 @@ def checksum(parameters: Iterable[Tensor]) -> int:
 
 
 class Register:
-    """The seeds of the living optimizers of this process that draw noise."""
+    """The seeds of the optimizers that exist in this process and draw noise."""
 
     def __init__(self) -> None:
         self._owners: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
 
     def is_taken(self, seed: int, owner: object) -> bool:
-        """Whether another living optimizer has this seed; from now on this one has it."""
+        """Whether another optimizer that exists has this seed; from now on ``owner`` has it."""
         other = self._owners.get(seed)
         self._owners[seed] = owner
         return other is not None and other is not owner

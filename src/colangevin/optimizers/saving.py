@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def pack(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
     """Replace constraints by plain values, and share no memory with the optimizer.
 
-    The result loads with ``torch.load(weights_only=True)``. A state dict of which a part runs on
-    would be of no moment in the run.
+    The result loads with ``torch.load(weights_only=True)``. If it shared memory, later steps
+    would change a part of it.
     """
     groups = [
         {**group, "constraint": group["constraint"].describe()}
@@ -44,7 +44,7 @@ def pack(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def copied(value: Any) -> Any:
-    """Containers and tensors anew."""
+    """A copy of nested containers and their tensors."""
     if isinstance(value, Tensor):
         return value.detach().clone()
     if isinstance(value, dict):
@@ -54,10 +54,9 @@ def copied(value: Any) -> Any:
 
 @contextmanager
 def looked_at(optimizer: Optimizer, look: Callable[[dict[str, Any]], Any]) -> Iterator[None]:
-    """Within it ``look`` sees what is loaded, after the user's hooks and before any change.
+    """Within it ``look`` gets what is loaded, after the user's hooks and before any change.
 
-    What it returns, if anything, torch goes on with. The last hook that is registered is the last
-    that runs.
+    If it returns something, torch continues with that. The hook that is registered last runs last.
     """
     hook = optimizer.register_load_state_dict_pre_hook(lambda _, state_dict: look(state_dict))
     try:

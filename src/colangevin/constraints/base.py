@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         iterations: of the projection that needed most of them.
-        fallbacks: how many projections went another way because their iteration failed.
+        fallbacks: how many projections used another method because their iteration failed.
 
     Example:
         >>> Outcome(3, 0).joined(Outcome(2, 1))
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 class State(NamedTuple):
     """A point of the cotangent bundle: q = (position, slack), p = (momentum, slack momentum).
 
-    ``outcome`` tells what happened in the projections that led here, if there were any.
+    ``outcome`` is what happened in the projections that led to this state, if there were any.
     """
 
     position: Tensor
@@ -213,7 +213,8 @@ class Constraint(ABC):
 
         Args:
             weight: the parameter.
-            memory: what the optimizer keeps for it; numbers that are kept here are saved.
+            memory: the optimizer's state of this parameter. A number without dimensions under
+                the key "radius" is saved with it.
         """
         return self
 

@@ -177,7 +177,7 @@ class General(Constraint):
             if bool((value < 0).all()):
                 return position
             margin = MARGIN * newton.scale_of(jacobian, position)
-            # Those that hold already have no say: they are free to move.
+            # Inequalities that hold already are left out: there the weights are free to move.
             violated = (value >= 0).to(value.dtype)
             target = ((value + margin) * violated).unsqueeze(-1)
             inverse = torch.linalg.pinv(jacobian * violated.unsqueeze(-1))

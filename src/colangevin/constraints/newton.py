@@ -32,7 +32,7 @@ def _terms(slopes: Tensor, size: Tensor) -> Tensor:
 def rounding_scale(slopes: Tensor, point: Tensor, size: Tensor) -> Tensor:
     """``scale_of`` for a point that was reached from a proposal, whose rounding it keeps.
 
-    Where a coordinate has come down to almost 0, its own size says nothing of its accuracy.
+    Where a coordinate has come down to almost 0, its size is no measure of its accuracy.
 
     Args:
         slopes: |∂g/∂q|, which like the next one an iteration may work out once.
@@ -63,7 +63,7 @@ class Progress:
         self.best = float("inf")
 
     def done(self, error: float) -> bool:
-        """Whether to stop at this error; call once an iteration."""
+        """Whether to stop at this error; call it once per iteration."""
         stalled = error > 0.5 * self.best and self.best <= self.accepted
         self.best = min(self.best, error)
         return error <= self.target or (stalled and error <= self.accepted)

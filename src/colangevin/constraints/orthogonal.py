@@ -30,7 +30,7 @@ from colangevin.constraints.stiefel import (
 from colangevin.errors import ConstraintError, ConvergenceError
 
 BLIND_ITERATIONS = 12
-"""Iterations between two looks at the residual on an accelerator, which has to be waited for."""
+"""Iterations between two checks of the residual on an accelerator: a check waits for the device."""
 
 FAR = 2.0
 """Entries of Q̄ᵀQ̄ from which on the s × s residual, a sum of such terms, loses digits."""

@@ -25,7 +25,7 @@ def quasi_newton(
         gram: M, of the same shape; it is overwritten.
         tolerance: stop when the largest entry of the residual is below it.
         max_iterations: the limit of iterations.
-        look_every: iterations between two looks; on an accelerator a look waits for the device.
+        look_every: iterations between two checks of the residual, which wait for an accelerator.
 
     Returns:
         The multiplier, the residual before its last update, that one's largest entry as a number

@@ -79,7 +79,7 @@ def boundary_curvature(classifier: Classifier, extent: float = 1.2, grid: int = 
     Args:
         classifier: from points [n, 2] to logits.
         extent: the grid covers [-extent, extent]².
-        grid: points of the grid a side.
+        grid: points of the grid per side.
 
     Example:
         >>> disc = lambda points: (1 - points.square().sum(dim=1)) * 4

@@ -95,12 +95,12 @@ def configurational_temperature(
     """For each group |∇L|² and ΔL, whose means have the quotient τ at equilibrium.
 
     The weight decay λ of a group belongs to what it samples, so L has the term λ|θ|²/2 here.
-    Unlike the kinetic temperature it tells what the positions sample, so it holds for
+    Unlike the kinetic temperature it shows what the positions sample, so it holds for
     overdamped groups too. ΔL = E vᵀHv over random signs v (Hutchinson), a Hessian–vector
     product per probe. Gradients of the parameters are left alone.
 
     Args:
-        optimizer: its groups tell the parameters apart.
+        optimizer: its groups say which parameters belong together.
         loss: evaluates the loss that is sampled, on all data: the noise of a mini-batch would
             count as heat.
         probes: how many random v to average over.

@@ -12,7 +12,7 @@ from colangevin import checks
 from colangevin.ensemble.streams import batch_orders
 
 PIECE = 64
-"""Batches that are gathered at once, and after which diverged members are looked for."""
+"""Batches that are gathered at once, and after which diverged members are removed."""
 
 
 class Piece(NamedTuple):

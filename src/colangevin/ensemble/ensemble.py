@@ -40,8 +40,9 @@ class Ensemble:
     seed, whatever the other members are.
 
     Either give ``rules`` and options of ``CoLA``: ``lr``, ``momentum``, ``step_size``,
-    ``friction``, ``temperature`` and ``weight_decay`` may be a number or a sequence of one per
-    member, and a rule one constraint or a sequence of them, so that a sweep is one run. Or give
+    ``friction``, ``temperature`` and ``weight_decay`` may be one number, or a sequence with one
+    number per member. A rule may be one constraint, or a sequence with one constraint per member.
+    So a sweep is one run. Or give
     ``method``, a function that makes the optimizer of one member, with settings and thermostats by
     parameter group: ``CoLA``, a preset such as ``LOL`` or ``AdLaLa``, or ``torch.optim.SGD``.
 
@@ -125,7 +126,7 @@ class Ensemble:
             group.lay_out(self._learned, self._state, self._native)
 
     def __len__(self) -> int:
-        """How many members are there, without the removed ones."""
+        """The number of members, without the removed ones."""
         return len(self.active)
 
     def __repr__(self) -> str:

@@ -156,7 +156,7 @@ class Gradients:
 
 
 def _identity(function: Any) -> tuple[object, ...]:
-    """What tells functions apart: a lambda in a loop is the same every time."""
+    """What distinguishes functions: a lambda that a loop makes anew is the same one every time."""
     code = getattr(function, "__code__", None)
     if code is None:
         return (function,)
@@ -171,7 +171,7 @@ def _vectorised(
     penalty: Penalty | None,
     names: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> Callable[..., Any]:
-    """The function of flat lists of tensors: a compiled call then has little to look at."""
+    """The function of flat lists of tensors: a compiled call then has few checks to make."""
     learned, rest = names
     kept = {name for name, _ in model.named_buffers()}
 

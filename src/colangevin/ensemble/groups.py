@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
@@ -57,9 +58,9 @@ class MemberGroup:
         self._recipes: dict[bool, Recipe] = {}
         self._layout: Layout | None = None
 
-    @property
+    @functools.cached_property
     def adaptive(self) -> bool:
-        """Whether the friction is a variable."""
+        """Whether the friction is a variable, in all members."""
         found = {thermostats.is_adaptive(group) for group in self.options}
         if len(found) > 1:
             raise ValueError("the members' steps are of different kinds: thermostat differs")
@@ -119,7 +120,7 @@ class MemberGroup:
         """Take over settings of each member, such as ``resolve`` returns."""
         for own, new in zip(self.options, options, strict=True):
             own.update({k: v for k, v in new.items() if k not in ("constraint", "seed")})
-        self._recipes.clear()
+        self._forget()
 
     def resume(self, rates: Sequence[float], steps: Sequence[int | None]) -> None:
         """Go on with the learning rates of a saved training, which may have decayed."""
@@ -127,7 +128,7 @@ class MemberGroup:
             group["lr"] = lr
             if count is not None:
                 group["steps"] = count
-        self._recipes.clear()
+        self._forget()
 
     def check(self) -> None:
         """Refuse settings that cannot be one computation.
@@ -155,10 +156,20 @@ class MemberGroup:
         """Whether there is a momentum."""
         return self.adaptive or self._recipe(False).momentum
 
-    @property
+    @functools.cached_property
     def rests(self) -> bool:
         """Whether no member moves, because every lr is 0."""
         return all(float(group["lr"]) <= FAINT for group in self.options)
+
+    @functools.cached_property
+    def _decays(self) -> bool:
+        return any(group.get("decay_power") for group in self.options)
+
+    def _forget(self) -> None:
+        """The settings have changed: what was worked out from them is so no longer."""
+        self._recipes.clear()
+        for name in ("rests", "_decays"):
+            self.__dict__.pop(name, None)
 
     # --- the step -----------------------------------------------------------------------------
 
@@ -208,10 +219,10 @@ class MemberGroup:
 
     def finish(self) -> None:
         """A step has been made: step sizes that decay do so."""
-        if any(group.get("decay_power") for group in self.options):
+        if self._decays:
             for group in self.options:
                 decay(group)
-            self._recipes.clear()
+            self._forget()
 
     # --- members that go ------------------------------------------------------------------------
 
@@ -221,7 +232,7 @@ class MemberGroup:
         self._geometries = [self._geometries[i] for i in keep]
         if self.friction is not None:
             self.friction = self.friction[list(keep)]
-        self._recipes.clear()
+        self._forget()
 
     def residuals(self, state_of: StateOf) -> list[Tensor]:
         """The largest violation of each member, by batch."""

@@ -2,7 +2,7 @@
 
 Nothing is drawn from a generator that goes on, so there is no state to save, and what a member
 gets depends neither on the other members nor on interruptions. The function is splitmix64: its
-mixing of a counter that starts where the seed says.
+mixing of a counter whose start depends on the seed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Stream(IntEnum):
 
 
 def mix(x: Tensor) -> Tensor:
-    """Splitmix64's bijection of 64-bit integers, which looks random."""
+    """Splitmix64's bijection of 64-bit integers, whose values behave like random numbers."""
     x = (x ^ _shift(x, 30)) * FIRST
     x = (x ^ _shift(x, 27)) * SECOND
     return x ^ _shift(x, 31)

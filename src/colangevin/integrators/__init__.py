@@ -1,4 +1,4 @@
-"""The pieces of the splitting, scheme words, and a call's worth of dynamics."""
+"""The pieces of the splitting, scheme words, and the dynamics of one call."""
 
 from colangevin.integrators.dynamics import Dynamics as Dynamics
 from colangevin.integrators.dynamics import advance as advance

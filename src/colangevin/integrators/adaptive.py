@@ -1,4 +1,4 @@
-"""Adaptive Langevin dynamics (2.58): the pieces C, D, E and F, and a call's worth of them.
+"""Adaptive Langevin dynamics (2.58): the pieces C, D, E and F, and what one call does.
 
 The friction ξ is a variable: dξ = ε(pᵀp − Nτ) dt raises it while the momenta are hotter than
 τ and lowers it, below 0 if need be, while they are colder. So heat of unknown origin, such as
@@ -29,7 +29,8 @@ class Part(NamedTuple):
         state: where they are.
         gradient: what B kicks with.
         draw: the source of noise.
-        spread: gives a number per member the shape of the batch; as it is without members.
+        spread: gives numbers, one per member, the shape of the batch; the identity without
+            members.
         total: sums terms per entry of the batch, for each member or over all.
     """
 

@@ -1,4 +1,4 @@
-"""One call's worth of dynamics: moves with their numbers, applied to a state."""
+"""The dynamics of one call: moves with their numbers, applied to a state."""
 
 from __future__ import annotations
 

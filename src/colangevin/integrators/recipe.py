@@ -116,7 +116,7 @@ class Recipe(NamedTuple):
         for action in self.actions:
             if isinstance(action, DriftBy):
                 position += _size(action.step) * momentum
-                # The new momentum is the way that was gone, over the step.
+                # The new momentum is the distance that was covered, over the step.
                 momentum += 2.0 * position / _size(action.step, least=True)
             elif isinstance(action, ImpulseBy):
                 momentum *= _size(action.decay)

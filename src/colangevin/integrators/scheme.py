@@ -1,6 +1,6 @@
 """Scheme words: from "BAOAB" to the moves that one call of ``step()`` makes.
 
-A letter that occurs k times takes 1/k of the step each time. There is one gradient a call,
+A letter that occurs k times takes 1/k of the step each time. There is one gradient per call,
 the one at the position where the call starts. So a B that comes after an A waits, with all
 that follows it, for the next call, whose gradient is the right one.
 
@@ -129,7 +129,7 @@ def parse(word: str, delayed_gradient: bool = False) -> Scheme:
             wherever a B stands.
 
     Raises:
-        ValueError: if the word has other letters, lacks one, or needs two gradients a step.
+        ValueError: if the word has other letters, lacks one, or needs two gradients per step.
 
     Example:
         >>> parse("BAOAB").moves  # doctest: +NORMALIZE_WHITESPACE

@@ -1,4 +1,4 @@
-"""Equal stretches of a call's way: what a slow group walks while fast ones make their steps."""
+"""Equal stretches of a call: what a slow group does while fast ones make their steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDING = 1e-9
 
 
 def stretch(actions: Sequence[T], index: int, parts: int) -> tuple[T, ...]:
-    """The ``index``-th of ``parts`` equal stretches of a call; one after the other they are it.
+    """The ``index``-th of ``parts`` equal stretches of a call; together they are the call.
 
     Only drifts take time. They are cut where a stretch ends, and whatever stands between two
     drifts acts in the stretch that reaches its place: for OBA the first one makes the whole

@@ -44,7 +44,7 @@ class BuildError(Exception):
 
 
 class Compiler(NamedTuple):
-    """A C compiler: how it is called, and what it says of itself."""
+    """A C compiler: its command, and what it prints as its version."""
 
     command: tuple[str, ...]
     version: str
@@ -84,10 +84,10 @@ def find_compiler() -> Compiler:
 
 
 def flags(compiler: Compiler, portable: bool) -> tuple[str, ...]:
-    """What the compiler is told.
+    """The flags of a compilation.
 
     Args:
-        compiler: who is told.
+        compiler: the compiler.
         portable: code for every processor of this kind, which chooses its instructions when it
             runs; otherwise for this processor alone.
     """

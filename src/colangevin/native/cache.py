@@ -1,6 +1,6 @@
 """A folder for compiled files that nobody but its user can write to.
 
-Whoever could write there would run code in the user's name.
+Anyone who can write there can run code in the user's name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from colangevin.native.building import Compiler, flags, sources
 
 
 class UnsafeError(Exception):
-    """Somebody else can write to a file or folder, or it cannot be used."""
+    """Another user can write to a file or folder, or it cannot be used."""
 
 
 def folder() -> Path:
@@ -24,7 +24,7 @@ def folder() -> Path:
     It is ``COLANGEVIN_CACHE``, or ``colangevin`` below ``XDG_CACHE_HOME`` or ``~/.cache``.
 
     Raises:
-        UnsafeError: if it cannot be made, or somebody else owns it or may write to it.
+        UnsafeError: if it cannot be made, or another user owns it or may write to it.
     """
     wish = os.environ.get("COLANGEVIN_CACHE")
     try:

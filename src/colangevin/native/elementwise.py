@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from colangevin.native.table import DTYPES, Fields, Kinds, Rows, signed
+from colangevin.native.table import DTYPES, Fields, Kinds, Rows, places, signed
 
 GEOMETRIES = {"free": 0, "circle": 1}
 
@@ -52,8 +52,11 @@ class Table(Rows):
         radius: Tensor | None = None,
         row: int = 0,
         first: int = 0,
+        members: int = 1,
     ) -> None:
         """Add a segment; its tensors are kept, and steps write over the first three.
+
+        Stacked parameters of an ensemble are as many segments, with a row of numbers each.
 
         Args:
             position: θ.
@@ -64,6 +67,7 @@ class Table(Rows):
             radius: one for each weight; otherwise it is in the numbers of a step.
             row: which row of those numbers the segment takes.
             first: flat index of its first number in the whole parameter.
+            members: how many parameters are stacked in the tensors, along their first dimension.
 
         Raises:
             ValueError: for a tensor that does not suit, or is missing.
@@ -79,9 +83,19 @@ class Table(Rows):
         size = position.numel()
         given = {"position": position, "momentum": momentum, "slack": slack, "radius": radius}
         kept = {name: self._keep(name, t, size) for name, t in given.items() if t is not None}
-        pointers = [kept[name].pointer if name in kept else 0 for name in given]
-        line = [*pointers[:3], 0, pointers[3], size, first, signed(seed), signed(ordinal), 0, 0]
-        self._append([*line, row], list(kept.values()), row, momentum is not None)
+        if members < 1 or size % members:
+            raise ValueError(f"members must divide the {size} entries, got {members}")
+        length = size * self.dtype.itemsize
+        columns = [
+            places(kept[name].pointer, length, members) if name in kept else [0] * members
+            for name in given
+        ]
+        lines: list[int] = []
+        for member, (*pointers, radii) in enumerate(zip(*columns, strict=True)):
+            noise = (signed(seed), signed(ordinal), 0, 0)
+            lines += [*pointers, 0, radii, size // members, first, *noise, row + member]
+        last, moves = row + members - 1, momentum is not None
+        self._append(lines, list(kept.values()), last, moves, members)
 
     def run(
         self,
@@ -96,10 +110,10 @@ class Table(Rows):
         """Do the actions on every segment, in place. The table must be current.
 
         Args:
-            gradients: one for each segment, of as many entries; they are not changed.
+            gradients: one for each tensor that was added, of as many entries; they are not changed.
             kinds: of the actions.
             numbers: for each row weight decay, radius and three for each action.
-            steps: count of steps for each segment, for its noise.
+            steps: count of steps for each tensor, for its noise.
             draw: number of the first draw in this step.
             seeds: one for each segment, in the place of those it was added with.
 
@@ -113,7 +127,7 @@ class Table(Rows):
         self._load("kernels", "cola_step")(
             DTYPES[self.dtype],
             GEOMETRIES[self.geometry],
-            len(self._sizes),
+            len(self._table) // self.fields.length,
             self._table.buffer_info()[0],
             len(plan.array),
             plan.address,

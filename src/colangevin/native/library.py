@@ -2,7 +2,7 @@
 
 A library that came with the wheel is taken as it is. Otherwise the sources are compiled for
 this processor, tried in a process of their own, and kept in the user's cache. Nothing here
-raises: where there is no library, ``load`` returns None and ``reason`` says why.
+raises: where there is no library, ``load`` returns None and ``reason`` returns why.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all kernels need to know of tensors, as a table of integers.
+"""What all kernels need to know about tensors, as a table of integers.
 
 The kernels work on raw memory, so all checks are made here. A table lays out once what stays
 the same from step to step; a step then fills in gradients and counts.
@@ -89,6 +89,18 @@ def read_kinds(kinds: tuple[int, ...]) -> Kinds:
     return Kinds(made, made.buffer_info()[0], IMPULSE in kinds or DRIFT in kinds)
 
 
+def places(pointer: int, length: int, members: int) -> Sequence[int]:
+    """Where each of the members that are stacked in a memory begins.
+
+    Example:
+        >>> list(places(1000, 12, 3)), list(places(1000, 0, 2))
+        ([1000, 1004, 1008], [1000, 1000])
+    """
+    if members == 1 or length == 0:
+        return [pointer] * members
+    return range(pointer, pointer + length, length // members)
+
+
 class Fields(NamedTuple):
     """Where a row of the table has what changes with every step, and its length."""
 
@@ -102,12 +114,12 @@ class Fields(NamedTuple):
 class Rows:
     """A table with one row for each parameter (or part of one), all of one dtype.
 
-    Subclasses add rows, and say which kernel takes them.
+    Subclasses add rows, and name the kernel that takes them.
     """
 
     fields: ClassVar[Fields]
     fixed_numbers: ClassVar[int]
-    """How many numbers a step takes besides three for each action."""
+    """How many numbers a step needs besides three for each action."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         if dtype not in DTYPES:
@@ -118,11 +130,12 @@ class Rows:
         self._positions: list[Tensor] = []
         self._kept: list[Kept] = []
         self._kernel: Callable[..., None] | None = None
+        self._members: list[int] = []
         self._rows = 0
         self._all_move = True
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return sum(self._members)
 
     def _keep(self, name: str, tensor: Tensor, size: int) -> Kept:
         """Check a tensor of a row."""
@@ -135,9 +148,12 @@ class Rows:
             raise ValueError(f"{name} must have {size} entries, got {tensor.numel()}")
         return Kept(tensor, tensor.data_ptr(), size, tensor.stride())
 
-    def _append(self, row: list[int], kept: Sequence[Kept], number: int, moves: bool) -> None:
-        """Add a row with its tensors, of which the first is the position."""
+    def _append(
+        self, row: list[int], kept: Sequence[Kept], number: int, moves: bool, members: int = 1
+    ) -> None:
+        """Add rows, one for each member, with their tensors; the first is the position."""
         self._table.extend(row)
+        self._members.append(members)
         self._sizes.append(kept[0].size)
         self._positions.append(kept[0].tensor)
         self._kept.extend(kept)
@@ -173,15 +189,15 @@ class Rows:
         pointers, copies = self._pointers(gradients)
         if seeds is not None:
             table[fields.seed :: fields.length] = array("q", map(signed, seeds))
-        table[fields.step :: fields.length] = array("q", steps)
+        table[fields.step :: fields.length] = self._per_row(steps)
         table[fields.draw :: fields.length] = array("q", (draw,)) * len(pointers)
-        table[fields.gradient :: fields.length] = array("q", pointers)
+        table[fields.gradient :: fields.length] = pointers
         call(plan, numbers, width)
         del copies  # not before the kernel has read them
         increment_version(self._positions)
 
     def _check(self, plan: Kinds, gradients: int, steps: int, numbers: int) -> int:
-        """Refuse a step that does not fit; how many numbers a row has."""
+        """Refuse a step that does not fit; returns how many numbers a row has."""
         count, width = len(self._sizes), self.fixed_numbers + 3 * len(plan.array)
         if plan.moves and not self._all_move:
             raise ValueError("momentum is needed for impulses and drifts, but a row has none")
@@ -191,10 +207,19 @@ class Rows:
             raise ValueError(f"numbers must be {width * self._rows} or more, got {numbers}")
         return width
 
-    def _pointers(self, gradients: Sequence[Tensor]) -> tuple[list[int], list[Tensor]]:
-        """The memory of each gradient, and the copies that had to be made."""
-        dtype, pointers, copies = self.dtype, [], []
-        for gradient, size in zip(gradients, self._sizes, strict=True):
+    def _per_row(self, values: Sequence[int]) -> array[int]:
+        """A number for each row, from one for each tensor."""
+        if len(values) == len(self._table) // self.fields.length:
+            return array("q", values)
+        made = array("q")
+        for value, members in zip(values, self._members, strict=True):
+            made.extend(array("q", (value,)) * members)
+        return made
+
+    def _pointers(self, gradients: Sequence[Tensor]) -> tuple[array[int], list[Tensor]]:
+        """The memory of each row's gradient, and the copies that had to be made."""
+        dtype, copies, pointers = self.dtype, [], array("q")
+        for gradient, size, members in zip(gradients, self._sizes, self._members, strict=True):
             plain = type(gradient) in PLAIN and gradient.dtype is dtype and gradient.is_cpu
             if not plain or gradient.numel() != size or gradient.layout is not torch.strided:
                 raise ValueError(
@@ -202,15 +227,14 @@ class Rows:
                     f"entries, got {type(gradient).__name__} of {gradient.dtype} on "
                     f"{gradient.device} with {gradient.numel()}"
                 )
-            if gradient.is_contiguous() and not gradient.is_neg():
-                pointers.append(gradient.data_ptr())
-            else:
-                copies.append(gradient.detach().clone(memory_format=torch.contiguous_format))
-                pointers.append(copies[-1].data_ptr())
+            if not gradient.is_contiguous() or gradient.is_neg():
+                gradient = gradient.detach().clone(memory_format=torch.contiguous_format)
+                copies.append(gradient)
+            pointers.extend(places(gradient.data_ptr(), size * dtype.itemsize, members))
         return pointers, copies
 
     def _load(self, name: str, function: str) -> Callable[..., None]:
-        """The kernel, looked for at the first step."""
+        """The kernel, found at the first step."""
         if self._kernel is None:
             found = library.load(name)
             if found is None:

@@ -50,15 +50,17 @@ class CoLA(Optimizer):
         weight_decay: adds weight_decay · θ to the gradient.
         strict: refuse weights that are off the manifold instead of moving them onto it.
         seed: of the noise, which is a function of the seed, the parameter's place, its count of
-            steps, and the index. By default it depends on torch's seed and on the first weights:
-            copies of a network need seeds of their own.
-        fused: whether to use the C kernels of circle-constrained and unconstrained parameters on a
-            CPU: None wherever they exist, True insists on them, False never.
+            steps, and the index. By default it depends on the state of torch's generator and on the
+            first weights, so copies of a network need seeds of their own.
+        fused: whether to use the C kernels for circle-constrained and unconstrained parameters on
+            a CPU. None: wherever they exist. False: never. True: RuntimeError if there are none, or
+            if no parameter can use one.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
             from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.
         driving_noise: σ_A of the adaptive thermostat.
-        flags: arguments of ``torch.optim.SGD`` such as ``nesterov``, which may not be set.
+        flags: other arguments of ``torch.optim.SGD``. They are accepted at their neutral values,
+            such as ``nesterov=False``, and refused at others.
 
     Raises:
         ValueError, TypeError: naming the argument; nothing has been changed then.
@@ -137,7 +139,7 @@ class CoLA(Optimizer):
         self._call = Call()
 
     def _insist_on_kernels(self) -> None:
-        """Refuse ``fused=True`` where nothing is there to be fused."""
+        """Refuse ``fused=True`` if no parameter can use a C kernel."""
         layouts = [self._layouts[index] for index in range(len(self.param_groups))]
         if not any(layout.kernel(batch) for layout in layouts for _, batch in layout.batches):
             kinds = sorted({type(layout.constraint).__name__ for layout in layouts})
@@ -152,7 +154,7 @@ class CoLA(Optimizer):
         return [[group[name] for name in names] for group in self.param_groups]
 
     def _refuse_shared_seed(self, seed: int | None, generator: torch.Generator | None) -> None:
-        """Warn where two living optimizers would draw the same noise."""
+        """Warn if another optimizer that still exists draws the same noise."""
         if seed is not None or generator is not None or not self.param_groups:
             return
         if not any(float(group["temperature"]) > 0.0 for group in self.param_groups):

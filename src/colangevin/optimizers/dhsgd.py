@@ -20,9 +20,9 @@ class DHSGD(CoLA):
     """Dissipated Hamiltonian stochastic gradient dynamics, (3.27) to (3.30).
 
     The first part is a Hamiltonian system, solved by Verlet's method. The second part goes down
-    the gradient: θ₂ ← θ₂ + (h²/2) G₂. This is LOL with γ₁ = 0 and τ₂ = 0. As h → 0 it dissipates
-    nothing. The contractive method, with θ₂ ← θ₂ + h G₂, dissipates |p₁|²/2 + L at the rate
-    |G₂|².
+    the gradient G₂ of the loss: θ₂ ← θ₂ − (h²/2) G₂. This is LOL with γ₁ = 0 and τ₂ = 0. As h → 0
+    it dissipates nothing. The contractive method, with θ₂ ← θ₂ − h G₂, dissipates |p₁|²/2 + L at
+    the rate |G₂|².
 
     Args:
         parts: two parts, the Hamiltonian one and the dissipated one.

@@ -6,7 +6,6 @@ import functools
 import logging
 from array import array
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
@@ -61,7 +60,7 @@ class Kernel:
         self._batch = batch
         self._table: Table | None = None
         self._used: list[tuple[Tensor, str, Tensor | None]] = []
-        self._places: list[int] = []
+        self._seeds: list[int] = []
         self._recipe: Recipe | None = None
         self._momentum: str | None = None
         self._numbers = array("d")
@@ -81,45 +80,36 @@ class Kernel:
 
     def fits(self) -> bool:
         """Whether the parameters still lie as the kernels need it."""
-        if self._table is not None and self._lies_there():
+        if self._table is not None and self._table.is_current():
             return True
         self._table = None
         return all(map(suits, self._batch.parameters))
-
-    def _lies_there(self) -> bool:
-        """Whether nothing has moved in memory since the table was made."""
-        assert self._table is not None
-        if self._batch.members is not None and self._places != self._find():
-            return False  # the table has views of the stacked weights, which keep the old memory
-        return self._table.is_current()
 
     def run(
         self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor], source: Source
     ) -> None:
         """Make a call."""
-        batch = self._batch
         if self._table is None or not self._is_current(state_of, recipe):
             self._table = self._lay_out(state_of, recipe, source)
         if recipe is not self._recipe:
             self._recipe, self._kinds = recipe, recipe.kinds
             self._numbers = self._rows(recipe)
-        copies = len(source.seeds)
-        steps = source.steps if copies == 1 else [n for n in source.steps for _ in source.seeds]
+        dtype = self._batch.parameters[0].dtype
         self._table.run(
-            self._slopes(gradients),
+            [g if g.dtype is dtype else g.to(dtype) for g in gradients],
             self._kinds,
             self._numbers,
-            steps=steps,
+            steps=source.steps,
             draw=source.draw,
-            seeds=list(source.seeds) * len(batch.parameters),
+            seeds=self._new_seeds(source),
         )
 
-    def _slopes(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        dtype = self._batch.parameters[0].dtype
-        slopes = [g if g.dtype is dtype else g.to(dtype) for g in gradients]
-        if self._batch.members is None:
-            return slopes
-        return [row for slope in slopes for row in slope.contiguous().unbind()]
+    def _new_seeds(self, source: Source) -> list[int] | None:
+        """The seeds of all rows, if the table has not got them yet."""
+        if source.seeds == self._seeds:
+            return None
+        self._seeds = list(source.seeds)
+        return self._seeds * len(self._batch.parameters)
 
     def _is_current(self, state_of: StateOf, recipe: Recipe) -> bool:
         assert self._table is not None
@@ -133,7 +123,7 @@ class Kernel:
         kind = "circle" if isinstance(constraint, Circle) else "free"
         table = Table(kind, batch.parameters[0].dtype)
         self._momentum = MOMENTUM if recipe.momentum else None
-        self._used, self._places = [], self._find()
+        self._used, self._seeds = [], []
         for index, parameter in enumerate(batch.parameters):
             entry = state_of[parameter]
             keys = [key for key in (self._momentum, SLACK) if key in entry]
@@ -141,28 +131,16 @@ class Kernel:
                 entry[key] = entry[key].to(parameter.dtype).contiguous()  # itself, mostly
                 self._used.append((parameter, key, entry[key]))
             momentum = entry[MOMENTUM] if recipe.momentum else None
-            self._add(table, index, parameter, momentum, entry.get(SLACK))
-        return table
-
-    def _find(self) -> list[int]:
-        return [parameter.data_ptr() for parameter in self._batch.parameters]
-
-    def _add(self, table: Table, index: int, position: Tensor, momentum: Any, slack: Any) -> None:
-        ordinal, radius = self._batch.ordinals[index], self._radii(position)
-        if self._batch.members is None:
             # The parameter itself: a detached one would not be given other memory with it.
-            table.add(position, momentum, slack, ordinal=ordinal, radius=radius)
-            return
-        stacked = position.detach()
-        for member in range(self._batch.members):
             table.add(
-                stacked[member],
-                None if momentum is None else momentum[member],
-                None if slack is None else slack[member],
-                ordinal=ordinal,
-                radius=None if radius is None else radius[member],
-                row=member,
+                parameter,
+                momentum,
+                entry.get(SLACK),
+                ordinal=batch.ordinals[index],
+                radius=self._radii(parameter),
+                members=batch.members or 1,
             )
+        return table
 
     def _radii(self, position: Tensor) -> Tensor | None:
         constraint = self._batch.constraint

@@ -1,4 +1,4 @@
-"""Layouts: how the parameters of a group are divided into batches, and what is known of them."""
+"""Layouts: how the parameters of a group are divided into batches, and what is kept for them."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ class Layout:
         """What must move for the parameters to be on the manifold; nothing is changed.
 
         Args:
-            strict: raise in the place of moving.
-            frozen: whether parameters that need no gradient are looked at too.
+            strict: raise instead of moving.
+            frozen: whether parameters that need no gradient are checked, too.
         """
         awake = [i for i, p in enumerate(self.parameters) if frozen or p.requires_grad]
         found = [placing.placement_of(batch, strict) for _, batch in self.singles(awake)]

@@ -265,7 +265,7 @@ class Multirate(Optimizer):
             super().load_state_dict(state_dict)
 
     def _see(self, state_dict: dict[str, Any]) -> dict[str, Any]:
-        """Keep what is loaded; torch goes on with groups that say nothing."""
+        """Keep what is loaded, and let torch continue with groups that have parameters only."""
         self._loaded = state_dict
         groups, first = [], 0
         for group in self.param_groups:

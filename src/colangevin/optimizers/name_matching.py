@@ -185,12 +185,12 @@ def label(pattern: object) -> str:
 
 
 def is_weight(name: str) -> bool:
-    """Whether the last part of a name says weight, such as "0.weight" and "weight_ih_l0"."""
+    """Whether the last part of a name contains "weight", such as "0.weight" and "weight_ih_l0"."""
     return "weight" in last_part(name)
 
 
 def is_bias(name: str) -> bool:
-    """Whether the last part of a name says bias, such as "0.bias" and "in_proj_bias"."""
+    """Whether the last part of a name contains "bias", such as "0.bias" and "in_proj_bias"."""
     return "bias" in last_part(name)
 
 

@@ -157,7 +157,7 @@ def checksum(parameters: Iterable[Tensor]) -> int:
 
 
 class Register:
-    """The seeds of the living optimizers of this process that draw noise."""
+    """The seeds of the optimizers that exist in this process and draw noise."""
 
     def __init__(self) -> None:
         self._owners: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()

@@ -49,8 +49,6 @@ ARGUMENTS = (
     "seed",
     "strict",
     "fused",
-    "independent_chains",
-    "check_replicas",
 )
 """What the constructor may be given, for suggestions."""
 SGD_FLAGS = {

@@ -53,12 +53,12 @@ def refuse_duplicates(group: dict[str, Any], groups: Sequence[dict[str, Any]]) -
     """
     params = group["params"]
     if isinstance(params, set):
-        return  # torch refuses it, for its lack of an order
+        return  # torch refuses it, because a set has no order
     params = group["params"] = [params] if isinstance(params, Tensor) else list(params)
     given = [item[0] if isinstance(item, tuple) else None for item in params]
     tensors = [item[1] if isinstance(item, tuple) else item for item in params]
     if not all(isinstance(tensor, Tensor) for tensor in tensors):
-        return  # so does torch, for what it is
+        return  # torch refuses what is no tensor
     seen = {id(p): f"group {i}" for i, other in enumerate(groups) for p in other["params"]}
     memory = [
         (p, f"{name} of group {i}")
@@ -160,7 +160,7 @@ _announcing = True
 
 @contextmanager
 def unannounced() -> Iterator[None]:
-    """Within it nothing is said: hundreds of members would say the same."""
+    """Within it nothing is logged: hundreds of members would log the same."""
     global _announcing
     before, _announcing = _announcing, False
     try:
@@ -170,7 +170,7 @@ def unannounced() -> Iterator[None]:
 
 
 def announce(group: dict[str, Any], placements: Sequence[Placement]) -> None:
-    """Say how far a group's weights were moved."""
+    """Log how far a group's weights were moved."""
     if not placements or not _announcing:
         return
     farthest = max(placements, key=lambda placed: placed.distance)

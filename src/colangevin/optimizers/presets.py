@@ -18,7 +18,9 @@ from colangevin.optimizers.method_parts import Parts, PerPart, dress, for_part, 
 
 
 class Langevin(CoLA):
-    """Langevin dynamics (3.14), dp = G dt − γp dt + √(2γτ) dW, by BAOAB (3.20) or OBA (3.18).
+    """Langevin dynamics (3.14), dp = −G dt − γp dt + √(2γτ) dW, by BAOAB (3.20) or OBA (3.18).
+
+    G is the gradient of the loss.
 
     Args:
         parts: parameters or groups.
@@ -95,7 +97,7 @@ class LangevinInLayers(CoLA):
 class LOL(CoLA):
     """Langevin in the first part and overdamped Langevin in the second (3.26).
 
-    Both parts use BAOAB, the second in its limit γ₂ → ∞. This is (2.56): a move by h²/2 times
+    Both parts use BAOAB, the second in its limit γ₂ → ∞. This is (2.56): a move by −h²/2 times
     the gradient, with noise that is averaged over two steps.
 
     Args:
@@ -135,7 +137,8 @@ class LOL(CoLA):
 class AdaptiveLangevin(CoLA):
     """Adaptive Langevin dynamics (2.58) with a friction variable ξ for each part.
 
-    dp = G dt − ξp dt + σ_A dW and dξ = ε(pᵀp − Nτ) dt. The friction finds the value that keeps
+    dp = −G dt − ξp dt + σ_A dW and dξ = ε(pᵀp − Nτ) dt, with the gradient G of the loss. The
+    friction finds the value that keeps
     the kinetic temperature at τ, for any amount of noise in the gradient.
 
     Args:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from colangevin.constraints.circle import RADIUS
 from colangevin.optimizers.batches import (
     MASTER,
     MOMENTUM,
     SLACK,
     SLACK_MOMENTUM,
     STEP,
+    StateOf,
     work_dtype,
 )
 from colangevin.optimizers.layout import Layout
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def pack(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
     """Replace constraints by plain values, and share no memory with the optimizer.
 
-    The result loads with ``torch.load(weights_only=True)``. A state dict of which a part runs on
-    would be of no moment in the run.
+    The result loads with ``torch.load(weights_only=True)``. If it shared memory, later steps
+    would change a part of it.
     """
     groups = [
         {**group, "constraint": group["constraint"].describe()}
@@ -44,7 +44,7 @@ def pack(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
 
 
 def copied(value: Any) -> Any:
-    """Containers and tensors anew."""
+    """A copy of nested containers and their tensors."""
     if isinstance(value, Tensor):
         return value.detach().clone()
     if isinstance(value, dict):
@@ -54,10 +54,9 @@ def copied(value: Any) -> Any:
 
 @contextmanager
 def looked_at(optimizer: Optimizer, look: Callable[[dict[str, Any]], Any]) -> Iterator[None]:
-    """Within it ``look`` sees what is loaded, after the user's hooks and before any change.
+    """Within it ``look`` gets what is loaded, after the user's hooks and before any change.
 
-    What it returns, if anything, torch goes on with. The last hook that is registered is the last
-    that runs.
+    If it returns something, torch continues with that. The hook that is registered last runs last.
     """
     hook = optimizer.register_load_state_dict_pre_hook(lambda _, state_dict: look(state_dict))
     try:
@@ -89,7 +88,8 @@ class Loading:
 
     def check(self, state_dict: dict[str, Any]) -> None:
         """Refuse what does not fit."""
-        check(state_dict, self._optimizer.param_groups, self._optimizer._layout)
+        own = self._optimizer
+        check(state_dict, own.param_groups, own._layout, own.state)
         self._loaded = state_dict
 
     def restored(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -119,9 +119,9 @@ def _entries(loaded: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dic
                 continue
             dtype = work_dtype(parameter.dtype)
             found[parameter] = {
-                name: value.detach().clone()
-                if name in (STEP, RADIUS)
-                else value.detach().to(parameter.device, dtype, copy=True)
+                name: value.detach().to(parameter.device, dtype, copy=True)
+                if name in (MOMENTUM, SLACK, SLACK_MOMENTUM, MASTER)
+                else value.detach().clone()
                 for name, value in entry.items()
                 if name != MASTER or dtype != parameter.dtype
             }
@@ -131,7 +131,12 @@ def _entries(loaded: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dic
 # --- checks ---------------------------------------------------------------------------------
 
 
-def check(state_dict: Mapping[str, Any], groups: Sequence[dict[str, Any]], layout_of: Any) -> None:
+def check(
+    state_dict: Mapping[str, Any],
+    groups: Sequence[dict[str, Any]],
+    layout_of: Callable[[int], Layout],
+    state_of: StateOf,
+) -> None:
     """Refuse a state dict of other constraints or shapes, or with damaged values.
 
     Raises:
@@ -153,7 +158,8 @@ def check(state_dict: Mapping[str, Any], groups: Sequence[dict[str, Any]], layou
             check_group({**saved, "constraint": group["constraint"]})
         except (ValueError, TypeError) as error:
             raise type(error)(f"group {index} of the state dict: {error}") from error
-        _check_entries(index, saved, group, state_dict["state"], layout_of(index))
+        expected = _shapes(layout_of(index), state_of)
+        _check_entries(index, saved, group, state_dict["state"], expected)
 
 
 def _check_constraint(index: int, saved: Mapping[str, Any], group: dict[str, Any]) -> None:
@@ -175,14 +181,13 @@ def _check_entries(
     saved: Mapping[str, Any],
     group: dict[str, Any],
     states: Mapping[int, Any],
-    layout: Layout,
+    expected: Mapping[Tensor, Mapping[str, torch.Size]],
 ) -> None:
     if len(saved["params"]) != len(group["params"]):
         raise ValueError(
             f"group {index} of the state dict has {len(saved['params'])} parameters, "
             f"not {len(group['params'])}"
         )
-    expected = _shapes(layout)
     for key, parameter, name in zip(saved["params"], group["params"], names_of(group), strict=True):
         entry = states.get(key)
         if entry is None:
@@ -210,11 +215,18 @@ def _check_count(index: int, name: str, entry: Mapping[str, Any]) -> None:
         )
 
 
-def _shapes(layout: Layout) -> dict[Tensor, dict[str, torch.Size]]:
-    """The shape of every entry that the state of a group's parameters may have."""
-    scalar = torch.Size([])
+def _shapes(layout: Layout, state_of: StateOf) -> dict[Tensor, dict[str, torch.Size]]:
+    """The shape of every entry that the state of a group's parameters may have.
+
+    What a geometry keeps of its own for a parameter is there from the beginning.
+    """
     shapes = {
-        p: {MOMENTUM: p.shape, MASTER: p.shape, STEP: scalar, RADIUS: scalar}
+        p: {
+            **{name: value.shape for name, value in state_of.get(p, {}).items()},
+            MOMENTUM: p.shape,
+            MASTER: p.shape,
+            STEP: torch.Size([]),
+        }
         for p in layout.parameters
     }
     for _, batch in layout.singles(range(len(layout.parameters))):

@@ -56,7 +56,7 @@ class TemperatureScheduler:
         self._apply(0, initial)
 
     def step(self) -> None:
-        """Go on by one step; call it after ``optimizer.step()``.
+        """Go to the next step; call it after ``optimizer.step()``.
 
         Raises:
             ValueError, TypeError: for a factor that is no number of at least 0. Nothing has
@@ -65,7 +65,7 @@ class TemperatureScheduler:
         self._apply(self.last_step + 1, self.initial)
 
     def _apply(self, step: int, initial: list[float]) -> None:
-        """Be at a step of a schedule; nothing changes if the factor is wrong."""
+        """Go to a step of the schedule; nothing changes if the factor is wrong."""
         factor = checks.non_negative(f"factor({step})", self.factor(step))
         self.last_step, self.initial = step, initial
         # Groups that were added later have no initial temperature here.

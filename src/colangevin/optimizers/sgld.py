@@ -12,10 +12,10 @@ from colangevin.optimizers.method_parts import Parts, dress, read_parts
 
 
 class SGLD(CoLA):
-    """Stochastic gradient Langevin dynamics (2.66): θ ← θ + hG + σ√h R, with σ² = 2τ.
+    """Stochastic gradient Langevin dynamics (2.66): θ ← θ − hG + σ√h R, with σ² = 2τ.
 
-    The step may decay as h_n = h (1 + n/decay_steps)^(−decay_power). With a power in (1/2, 1]
-    the bias goes to zero in the long run.
+    G is the gradient of the loss. The step may decay as h_n = h (1 + n/decay_steps)^(−decay_power).
+    With a power in (1/2, 1] the bias goes to zero in the long run.
 
     Args:
         parts: parameters or groups.

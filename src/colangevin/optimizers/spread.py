@@ -1,4 +1,4 @@
-"""An optimizer's update, walked in equal moves while other parameters make their steps."""
+"""An optimizer's update, made in equal moves while other parameters make their steps."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _checked_way(state_dict: Mapping[str, Any], parameters: Sequence[Tensor]) ->
 
 
 class LinearSpread(Spread):
-    """Straight moves: the update is measured, taken back and then made bit by bit.
+    """Straight moves: the update is measured, undone and then made in equal parts.
 
     It needs nothing of the optimizer but its ``step()``, and keeps one number per weight:
     the way to go. Half-precision parameters may not notice a small move; for them the way is
@@ -177,7 +177,7 @@ class LinearSpread(Spread):
 
 
 class GeodesicSpread(Spread):
-    """Moves on the manifold: the geodesic of a CoLA step, walked in equal stretches.
+    """Moves on the manifold: the geodesic of a CoLA step in equal stretches.
 
     The gradient, with the weight decay at the start, is kept for the words that use it late.
 

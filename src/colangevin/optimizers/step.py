@@ -1,6 +1,7 @@
 """One step: batches, a recipe and noise, in one transaction.
 
-A step is a list of works. Everything that can fail is computed first; then everything is written.
+A step is a list of works, one per batch. Everything that can fail is computed first; then
+everything is written.
 There are four routes for a work: a kernel in C, blocks that stay in the cache, in place, and
 computed in new memory. A group with an adaptive thermostat is a work of several batches.
 """
@@ -50,7 +51,7 @@ class Work(ABC):
 
 
 def carry_out(works: Sequence[Work]) -> None:
-    """Make a step of all works or, if one of them fails, of none.
+    """Carry out all works or, if one of them fails, none.
 
     Raises:
         ConvergenceError: nothing has been changed.
@@ -74,7 +75,7 @@ class LangevinWork(Work):
         state_of: the optimizer's state.
         kernel: the C kernel of the batch, if there is one.
         start: the state to start from, if it is not the one that is stored.
-        counted: whether this is a step more, or a part of one.
+        counted: whether the step ends with this work, so that the count of steps goes up.
     """
 
     batch: Batch
@@ -160,7 +161,7 @@ def _blocks(batch: Batch, state: State, gradient: Tensor) -> Iterator[tuple[int,
 def _choose(works: Sequence[Work]) -> None:
     """Let works whose numbers are small enough not to overflow be done in place.
 
-    The bounds of all works are looked at together: on an accelerator a look has to be waited for.
+    The bounds of all works are read together: reading a number waits for an accelerator.
     """
     asked = [
         work

@@ -26,8 +26,8 @@ class SubsetMultirate(Optimizer):
     A cycle has k + 1 steps (k = ``period``). A random subset of every tensor is set to zero
     while the other weights make k steps of size h. Then the subset gets its values back, and
     one step of the whole network moves it by k·h and the others by h; after it a new subset
-    falls asleep. Momenta of sleeping weights rest. The very first step finds everybody awake
-    and is a plain step of SGD, so the weights may be loaded after the optimizer is made.
+    falls asleep. Momenta of sleeping weights rest. In the very first step no weight sleeps. It is
+    a plain step of SGD, so the weights may be loaded after the optimizer is made.
 
     In the middle of a cycle the model has zeros in the place of its sleeping weights: evaluate
     it within ``full_weights()``, and end the training with ``restore()``.

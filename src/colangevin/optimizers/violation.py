@@ -20,8 +20,8 @@ class Violation(NamedTuple):
     Attributes:
         residual: max |g| relative to the constraint's scale; NaN if a weight is.
         cotangency: max |∇gᵀp| relative to |∇g||p|, of the momenta as the library reads them.
-        iterations: the most that a projection needed in the last step.
-        fallbacks: how many projections went by the polar factor so far.
+        iterations: of the projection of the last step that needed most of them.
+        fallbacks: how many projections have used the polar factor so far.
     """
 
     residual: float

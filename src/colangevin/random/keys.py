@@ -18,7 +18,7 @@ FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def mix(x: int) -> int:
-    """Splitmix64's bijection of 64-bit integers, which looks random.
+    """Splitmix64's bijection of 64-bit integers, whose values behave like random numbers.
 
     Example:
         >>> mix(1) != mix(2)

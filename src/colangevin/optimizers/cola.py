@@ -143,7 +143,8 @@ class CoLA(Optimizer):
             kinds = sorted({type(layout.constraint).__name__ for layout in layouts})
             raise RuntimeError(
                 f"fused=True, but no parameter has a C kernel ({', '.join(kinds)}); they are for "
-                "free and circle-constrained ones in plain CPU memory of float32 or float64"
+                "free, circle-constrained and small orthogonal ones in plain CPU memory of float32 "
+                "or float64"
             )
 
     def _refuse_shared_seed(self, seed: int | None, generator: torch.Generator | None) -> None:

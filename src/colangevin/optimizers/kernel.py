@@ -6,13 +6,14 @@ import functools
 import logging
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from colangevin.constraints import Circle, Constraint, Unconstrained
+from colangevin.constraints import Circle, Constraint, Outcome, Unconstrained
 from colangevin.integrators.recipe import Recipe
-from colangevin.native import Table, load, reason, suits
+from colangevin.native import Stacks, Table, load, reason, suits
 from colangevin.optimizers.batches import MOMENTUM, SLACK, Batch, StateOf
 from colangevin.optimizers.noise import Source
 
@@ -57,9 +58,13 @@ class Kernel:
         batch: one of a geometry that the kernels know.
     """
 
+    library: ClassVar[str] = "kernels"
+    fallible: ClassVar[bool] = False
+    """Whether it may be used only where no number can overflow."""
+
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._table: Table | None = None
+        self._table: Table | Stacks | None = None
         self._used: list[tuple[Tensor, str, Tensor | None]] = []
         self._places: list[int] = []
         self._recipe: Recipe | None = None
@@ -75,9 +80,14 @@ class Kernel:
     @classmethod
     def of(cls, batch: Batch) -> Kernel | None:
         """The kernel of a batch, if there is one for its geometry and its memory."""
-        if not cls.knows(batch.constraint) or load() is None:
+        if not cls.knows(batch.constraint) or not cls.takes(batch):
             return None
-        return cls(batch) if all(map(suits, batch.parameters)) else None
+        return cls(batch) if load(cls.library) is not None else None
+
+    @classmethod
+    def takes(cls, batch: Batch) -> bool:
+        """Whether the memory of the parameters suits."""
+        return all(map(suits, batch.parameters))
 
     def fits(self) -> bool:
         """Whether the parameters still lie as the kernels need it."""
@@ -95,23 +105,36 @@ class Kernel:
 
     def run(
         self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor], source: Source
-    ) -> None:
-        """Make a call."""
-        batch = self._batch
+    ) -> Outcome | None:
+        """Make a call; what happened in its projections, if there are any."""
+        self._call(self._current(state_of, recipe), recipe, gradients, source)
+        return None
+
+    def largest(
+        self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor]
+    ) -> tuple[float, float, float]:
+        """The largest position, momentum and gradient, asked where it is fallible."""
+        raise NotImplementedError
+
+    def _current(self, state_of: StateOf, recipe: Recipe) -> Any:
+        """The table, which is made anew where state or momentum is another."""
         if self._table is None or not self._is_current(state_of, recipe):
-            self._table = self._lay_out(state_of, recipe, source)
+            self._table = self._lay_out(state_of, recipe)
+        return self._table
+
+    def _call(self, table: Any, recipe: Recipe, gradients: Sequence[Tensor], source: Source) -> Any:
         if recipe is not self._recipe:
             self._recipe, self._kinds = recipe, recipe.kinds
             self._numbers = self._rows(recipe)
         copies = len(source.seeds)
         steps = source.steps if copies == 1 else [n for n in source.steps for _ in source.seeds]
-        self._table.run(
+        return table.run(
             self._slopes(gradients),
             self._kinds,
             self._numbers,
             steps=steps,
             draw=source.draw,
-            seeds=list(source.seeds) * len(batch.parameters),
+            seeds=list(source.seeds) * len(self._batch.parameters),
         )
 
     def _slopes(self, gradients: Sequence[Tensor]) -> list[Tensor]:
@@ -128,10 +151,13 @@ class Kernel:
             return False
         return all(state_of[p].get(key) is tensor for p, key, tensor in self._used)
 
-    def _lay_out(self, state_of: StateOf, recipe: Recipe, source: Source) -> Table:
-        batch, constraint = self._batch, self._batch.constraint
-        kind = "circle" if isinstance(constraint, Circle) else "free"
-        table = Table(kind, batch.parameters[0].dtype)
+    def _new_table(self, dtype: torch.dtype) -> Table | Stacks:
+        kind = "circle" if isinstance(self._batch.constraint, Circle) else "free"
+        return Table(kind, dtype)
+
+    def _lay_out(self, state_of: StateOf, recipe: Recipe) -> Table | Stacks:
+        batch = self._batch
+        table = self._new_table(batch.parameters[0].dtype)
         self._momentum = MOMENTUM if recipe.momentum else None
         self._used, self._places = [], self._find()
         for index, parameter in enumerate(batch.parameters):
@@ -147,7 +173,7 @@ class Kernel:
     def _find(self) -> list[int]:
         return [parameter.data_ptr() for parameter in self._batch.parameters]
 
-    def _add(self, table: Table, index: int, position: Tensor, momentum: Any, slack: Any) -> None:
+    def _add(self, table: Any, index: int, position: Tensor, momentum: Any, slack: Any) -> None:
         ordinal, radius = self._batch.ordinals[index], self._radii(position)
         if self._batch.members is None:
             # The parameter itself: a detached one would not be given other memory with it.

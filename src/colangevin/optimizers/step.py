@@ -99,7 +99,7 @@ class LangevinWork(Work):
     def write(self) -> None:
         batch = self.batch
         if self.kernel is not None:
-            self.kernel.run(self.state_of, self.recipe, self.gradients, self.source)
+            self.outcome = self.kernel.run(self.state_of, self.recipe, self.gradients, self.source)
         elif self._new is not None:
             batch.write(self.state_of, self._new)
         elif self.in_place:
@@ -172,11 +172,16 @@ def _choose(works: Sequence[Work]) -> None:
     ]
     if not asked:
         return
-    bounds = torch.stack([bound for work in asked for bound in _bounds(work)])
-    numbers = iter(bounds.tolist())
+    looks = [bound for work in asked if work.kernel is None for bound in _bounds(work)]
+    numbers = iter(torch.stack(looks).tolist() if looks else ())
     for work in asked:
-        position, momentum, gradient = next(numbers), next(numbers), next(numbers)
-        work.in_place = work.recipe.reach(position, momentum, gradient) < LIMIT
+        if work.kernel is None:
+            found = next(numbers), next(numbers), next(numbers)
+        else:
+            found = work.kernel.largest(work.state_of, work.recipe, work.gradients)
+        work.in_place = work.recipe.reach(*found) < LIMIT
+        if not work.in_place:
+            work.kernel = None  # it writes at once
 
 
 def _bounds(work: LangevinWork) -> list[Tensor]:

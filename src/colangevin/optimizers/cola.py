@@ -52,8 +52,9 @@ class CoLA(Optimizer):
         seed: of the noise, which is a function of the seed, the parameter's place, its count of
             steps, and the index. By default it depends on torch's seed and on the first weights:
             copies of a network need seeds of their own.
-        fused: whether to use the C kernels of circle-constrained and unconstrained parameters on a
-            CPU: None wherever they exist, True insists on them, False never.
+        fused: whether to use the C kernels of unconstrained, circle-constrained and small
+            orthogonal parameters on a CPU: None wherever they exist, True insists on them, False
+            never.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
             from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.

@@ -59,8 +59,7 @@ class Kernel:
     """
 
     library: ClassVar[str] = "kernels"
-    fallible: ClassVar[bool] = False
-    """Whether it may be used only where no number can overflow."""
+    """Which compiled library it is in."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -109,12 +108,6 @@ class Kernel:
         """Make a call; what happened in its projections, if there are any."""
         self._call(self._current(state_of, recipe), recipe, gradients, source)
         return None
-
-    def largest(
-        self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor]
-    ) -> tuple[float, float, float]:
-        """The largest position, momentum and gradient, asked where it is fallible."""
-        raise NotImplementedError
 
     def _current(self, state_of: StateOf, recipe: Recipe) -> Any:
         """The table, which is made anew where state or momentum is another."""

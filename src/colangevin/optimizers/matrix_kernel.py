@@ -29,7 +29,6 @@ class MatrixKernel(Kernel):
     """
 
     library: ClassVar[str] = "stiefel"
-    fallible: ClassVar[bool] = True
 
     @staticmethod
     def knows(constraint: Constraint) -> bool:

@@ -27,6 +27,7 @@ from colangevin.integrators.scheme import Move
 from colangevin.integrators.stretches import stretch
 from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.kernel import Kernel
+from colangevin.optimizers.matrix_kernel import MatrixKernel
 from colangevin.optimizers.noise import BatchNoise, Source
 
 BLOCK = 7 << 14
@@ -72,7 +73,8 @@ class LangevinWork(Work):
         gradients: of the batch's parameters.
         source: of the noise.
         state_of: the optimizer's state.
-        kernel: the C kernel of the batch, if there is one.
+        kernel: the C kernel of the batch, if there is one. One of matrices is given up where
+            numbers may overflow.
         start: the state to start from, if it is not the one that is stored.
         counted: whether this is a step more, or a part of one.
     """
@@ -175,10 +177,10 @@ def _choose(works: Sequence[Work]) -> None:
     looks = [bound for work in asked if work.kernel is None for bound in _bounds(work)]
     numbers = iter(torch.stack(looks).tolist() if looks else ())
     for work in asked:
-        if work.kernel is None:
-            found = next(numbers), next(numbers), next(numbers)
-        else:
+        if isinstance(work.kernel, MatrixKernel):
             found = work.kernel.largest(work.state_of, work.recipe, work.gradients)
+        else:
+            found = next(numbers), next(numbers), next(numbers)
         work.in_place = work.recipe.reach(*found) < LIMIT
         if not work.in_place:
             work.kernel = None  # it writes at once

@@ -1,6 +1,7 @@
 """Where a step writes, and how much memory it takes for it."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +12,10 @@ from colangevin.lab.bench.timing import scratch_bytes
 from colangevin.optimizers import step
 from registry import normals
 
+every_way = pytest.mark.parametrize("fused", [None, False], ids=["kernel", "formulas"])
 
-def orthogonal(shapes: list[tuple[int, int]], **options: float) -> tuple[CoLA, list[nn.Parameter]]:
+
+def orthogonal(shapes: list[tuple[int, int]], **options: Any) -> tuple[CoLA, list[nn.Parameter]]:
     weights = [nn.Parameter(torch.empty(shape).normal_()) for shape in shapes]
     optimizer = CoLA(weights, constraint=Orthogonal(), lr=0.01, **options)
     for weight in weights:
@@ -21,9 +24,10 @@ def orthogonal(shapes: list[tuple[int, int]], **options: float) -> tuple[CoLA, l
     return optimizer, weights
 
 
+@every_way
 @pytest.mark.parametrize("shape", [(600, 20), (20, 600)], ids=["tall", "wide"])
-def test_orthogonal_steps_are_made_in_the_memory_of_weight_and_momentum(shape) -> None:
-    optimizer, (weight,) = orthogonal([shape], momentum=0.9)
+def test_orthogonal_steps_are_made_in_the_memory_of_weight_and_momentum(shape, fused) -> None:
+    optimizer, (weight,) = orthogonal([shape], momentum=0.9, fused=fused)
     momentum = optimizer.state[weight]["momentum_buffer"]
     before, old = momentum.clone(), weight.detach().clone()
     places = weight.data_ptr(), momentum.data_ptr()
@@ -33,10 +37,13 @@ def test_orthogonal_steps_are_made_in_the_memory_of_weight_and_momentum(shape) -
     assert not torch.equal(kept, before) and not torch.equal(weight, old)
 
 
+@every_way
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"momentum": 0.9, "temperature": 1e-6}])
-def test_orthogonal_steps_hold_one_matrix_more_at_a_time(options: dict[str, float]) -> None:
+def test_orthogonal_steps_hold_one_matrix_more_at_a_time(
+    options: dict[str, float], fused: bool | None
+) -> None:
     shapes = [(600, 20), (20, 590), (580, 20)]
-    optimizer, _ = orthogonal(shapes, **options)
+    optimizer, _ = orthogonal(shapes, fused=fused, **options)
     found = scratch_bytes(SimpleNamespace(taken=0, step=optimizer.step), torch.device("cpu"))
     if found is None:
         pytest.skip("torch's profiler does not tell")

@@ -101,13 +101,17 @@ class Orthogonal(Constraint):
                 )
         return self
 
-    def _matrix(self, shape: torch.Size) -> tuple[int, int]:
+    def matrix(self, shape: torch.Size) -> tuple[int, int]:
         """Rows and columns of the weight read as a matrix."""
         inner = shape[self.batch_dims :]
         return inner[0], inner.numel() // inner[0]
 
+    def tolerance_in(self, dtype: torch.dtype) -> float:
+        """The residual that ends the iteration in a dtype."""
+        return self.tolerance or (1e-14 if dtype == torch.float64 else 5e-7)
+
     def batch_key(self, shape: torch.Size) -> tuple[object, ...]:
-        rows, columns = self._matrix(shape)
+        rows, columns = self.matrix(shape)
         return (self.scale, max(rows, columns), min(rows, columns))
 
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
@@ -119,7 +123,7 @@ class Orthogonal(Constraint):
         return matrix.flatten(0, leading - 1) if leading else matrix.unsqueeze(0)
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
-        rows, columns = self._matrix(shape)
+        rows, columns = self.matrix(shape)
         return (batch.mT if rows < columns else batch).reshape(shape)
 
     def describe(self) -> dict[str, Any]:
@@ -211,7 +215,7 @@ class Orthogonal(Constraint):
 
     def _solve(self, position: Tensor, proposal: Tensor) -> Solved:
         """Λ, and what is known about it."""
-        tolerance = self.tolerance or (1e-14 if proposal.dtype == torch.float64 else 5e-7)
+        tolerance = self.tolerance_in(proposal.dtype)
         look_every = 1 if proposal.device.type == "cpu" else BLIND_ITERATIONS
         gram = self._over_scale(proposal, proposal)
         overlap = self._over_scale(position, proposal)
@@ -245,7 +249,7 @@ class Orthogonal(Constraint):
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = 0
         for shape in shapes:
-            small = min(self._matrix(shape))
+            small = min(self.matrix(shape))
             copies = shape[: self.batch_dims].numel()
             total += shape.numel() - copies * small * (small + 1) // 2
         return total

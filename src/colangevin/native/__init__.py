@@ -3,7 +3,7 @@
 from colangevin.native.elementwise import Table
 from colangevin.native.library import load, reason
 from colangevin.native.normals import fill
-from colangevin.native.stiefel import Stacks
+from colangevin.native.stiefel import DONE, Stacks, is_small
 from colangevin.native.table import suits
 
-__all__ = ["Stacks", "Table", "fill", "load", "reason", "suits"]
+__all__ = ["DONE", "Stacks", "Table", "fill", "is_small", "load", "reason", "suits"]

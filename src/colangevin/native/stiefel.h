@@ -21,7 +21,7 @@ typedef struct {
     REAL *gram, *overlap, *multiplier, *factor, *mixed;     /* s × s */
     float *noise;
     double scale, tolerance;
-    int64_t max_iterations, iterations;
+    int64_t max_iterations, iterations; /* limit, and the most that were needed */
 } NAME(Room);
 
 /* --- products ------------------------------------------------------------------------------ */
@@ -131,7 +131,7 @@ TARGET static int NAME(solve)(NAME(Room) *m) {
             beyond |= !(ABS(x[i]) <= reach);
             l[i] = FMA(x[i], (REAL)0.25, l[i]);
         }
-        m->iterations++;
+        if (k >= m->iterations) m->iterations = k + 1;
         error = (REAL)beyond;
         if (!above) break;
     }
@@ -276,6 +276,28 @@ TARGET static void NAME(matrix)(const Moves *moves, const Stack *s, int64_t inde
     int64_t *result = (int64_t *)(intptr_t)s->result + 2 * index;
     result[0] = m.iterations;
     result[1] = outcome;
+}
+
+/* max |x| and what was found before; NaN where there is one. */
+TARGET static double NAME(largest)(const REAL *x, int64_t size, double before) {
+    REAL high = 0;
+    int odd = before != before;
+    _Pragma("omp simd reduction(max : high) reduction(| : odd)") for (int64_t i = 0; i < size;
+                                                                      i++) {
+        const REAL value = ABS(x[i]);
+        high = value > high ? value : high;
+        odd |= value != value;
+    }
+    return odd ? (double)NAN : (double)high > before ? (double)high : before;
+}
+
+/* The largest position, momentum and gradient of a stack, and of those before it. */
+static void NAME(bound)(const Stack *s, double *found) {
+    const int64_t size = s->matrices * s->rows * s->columns;
+    const int64_t places[] = {s->position, s->momentum, s->gradient};
+    for (int i = 0; i < 3; i++)
+        if (places[i])
+            found[i] = NAME(largest)((const REAL *)(intptr_t)places[i], size, found[i]);
 }
 
 #undef NAME

@@ -236,8 +236,13 @@ class Rows:
     def _load(self, name: str, function: str) -> Callable[..., None]:
         """The kernel, found at the first step."""
         if self._kernel is None:
-            found = library.load(name)
-            if found is None:
-                raise RuntimeError(f"there are no kernels: {library.reason(name)}")
-            self._kernel = getattr(found, function)
+            self._kernel = self._find(name, function)
         return self._kernel
+
+    @staticmethod
+    def _find(name: str, function: str) -> Callable[..., None]:
+        found = library.load(name)
+        if found is None:
+            raise RuntimeError(f"there are no kernels: {library.reason(name)}")
+        kernel: Callable[..., None] = getattr(found, function)
+        return kernel

@@ -52,9 +52,9 @@ class CoLA(Optimizer):
         seed: of the noise, which is a function of the seed, the parameter's place, its count of
             steps, and the index. By default it depends on the state of torch's generator and on the
             first weights, so copies of a network need seeds of their own.
-        fused: whether to use the C kernels for circle-constrained and unconstrained parameters on
-            a CPU. None: wherever they exist. False: never. True: RuntimeError if there are none, or
-            if no parameter can use one.
+        fused: whether to use the C kernels for unconstrained, circle-constrained and small
+            orthogonal parameters on a CPU. None: wherever they exist. False: never. True:
+            RuntimeError if there are none, or if no parameter can use one.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
             from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.
@@ -145,7 +145,8 @@ class CoLA(Optimizer):
             kinds = sorted({type(layout.constraint).__name__ for layout in layouts})
             raise RuntimeError(
                 f"fused=True, but no parameter has a C kernel ({', '.join(kinds)}); they are for "
-                "free and circle-constrained ones in plain CPU memory of float32 or float64"
+                "free, circle-constrained and small orthogonal ones in plain CPU memory of float32 "
+                "or float64"
             )
 
     def _settings(self) -> list[list[object]]:

@@ -6,12 +6,14 @@ import functools
 import logging
 from array import array
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from colangevin.constraints import Circle, Constraint, Unconstrained
+from colangevin.constraints import Circle, Constraint, Outcome, Unconstrained
 from colangevin.integrators.recipe import Recipe
-from colangevin.native import Table, load, reason, suits
+from colangevin.native import Stacks, Table, load, reason, suits
 from colangevin.optimizers.batches import MOMENTUM, SLACK, Batch, StateOf
 from colangevin.optimizers.noise import Source
 
@@ -56,9 +58,12 @@ class Kernel:
         batch: one of a geometry that the kernels know.
     """
 
+    library: ClassVar[str] = "kernels"
+    """Which compiled library it is in."""
+
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._table: Table | None = None
+        self._table: Table | Stacks | None = None
         self._used: list[tuple[Tensor, str, Tensor | None]] = []
         self._seeds: list[int] = []
         self._recipe: Recipe | None = None
@@ -74,9 +79,14 @@ class Kernel:
     @classmethod
     def of(cls, batch: Batch) -> Kernel | None:
         """The kernel of a batch, if there is one for its geometry and its memory."""
-        if not cls.knows(batch.constraint) or load() is None:
+        if not cls.knows(batch.constraint) or not cls.takes(batch):
             return None
-        return cls(batch) if all(map(suits, batch.parameters)) else None
+        return cls(batch) if load(cls.library) is not None else None
+
+    @classmethod
+    def takes(cls, batch: Batch) -> bool:
+        """Whether the memory of the parameters suits."""
+        return all(map(suits, batch.parameters))
 
     def fits(self) -> bool:
         """Whether the parameters still lie as the kernels need it."""
@@ -87,22 +97,38 @@ class Kernel:
 
     def run(
         self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor], source: Source
-    ) -> None:
-        """Make a call."""
+    ) -> Outcome | None:
+        """Make a call; what happened in its projections, if there are any."""
+        self._call(self._current(state_of, recipe), recipe, gradients, source)
+        return None
+
+    def _current(self, state_of: StateOf, recipe: Recipe) -> Any:
+        """The table, which is made anew where state or momentum is another."""
         if self._table is None or not self._is_current(state_of, recipe):
-            self._table = self._lay_out(state_of, recipe, source)
+            self._table = self._lay_out(state_of, recipe)
+        return self._table
+
+    def _call(self, table: Any, recipe: Recipe, gradients: Sequence[Tensor], source: Source) -> Any:
         if recipe is not self._recipe:
             self._recipe, self._kinds = recipe, recipe.kinds
             self._numbers = self._rows(recipe)
-        dtype = self._batch.parameters[0].dtype
-        self._table.run(
-            [g if g.dtype is dtype else g.to(dtype) for g in gradients],
+        return table.run(
+            self._slopes(gradients),
             self._kinds,
             self._numbers,
-            steps=source.steps,
+            steps=self._steps(source),
             draw=source.draw,
             seeds=self._new_seeds(source),
         )
+
+    def _slopes(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """The gradients as the table wants them."""
+        dtype = self._batch.parameters[0].dtype
+        return [g if g.dtype is dtype else g.to(dtype) for g in gradients]
+
+    def _steps(self, source: Source) -> Sequence[int]:
+        """The counts of steps as the table wants them."""
+        return source.steps
 
     def _new_seeds(self, source: Source) -> list[int] | None:
         """The seeds of all rows, if the table has not got them yet."""
@@ -118,10 +144,13 @@ class Kernel:
             return False
         return all(state_of[p].get(key) is tensor for p, key, tensor in self._used)
 
-    def _lay_out(self, state_of: StateOf, recipe: Recipe, source: Source) -> Table:
-        batch, constraint = self._batch, self._batch.constraint
-        kind = "circle" if isinstance(constraint, Circle) else "free"
-        table = Table(kind, batch.parameters[0].dtype)
+    def _new_table(self, dtype: torch.dtype) -> Table | Stacks:
+        kind = "circle" if isinstance(self._batch.constraint, Circle) else "free"
+        return Table(kind, dtype)
+
+    def _lay_out(self, state_of: StateOf, recipe: Recipe) -> Table | Stacks:
+        batch = self._batch
+        table = self._new_table(batch.parameters[0].dtype)
         self._momentum = MOMENTUM if recipe.momentum else None
         self._used, self._seeds = [], []
         for index, parameter in enumerate(batch.parameters):
@@ -131,16 +160,19 @@ class Kernel:
                 entry[key] = entry[key].to(parameter.dtype).contiguous()  # itself, mostly
                 self._used.append((parameter, key, entry[key]))
             momentum = entry[MOMENTUM] if recipe.momentum else None
-            # The parameter itself: a detached one would not be given other memory with it.
-            table.add(
-                parameter,
-                momentum,
-                entry.get(SLACK),
-                ordinal=batch.ordinals[index],
-                radius=self._radii(parameter),
-                members=batch.members or 1,
-            )
+            self._add(table, index, parameter, momentum, entry.get(SLACK))
         return table
+
+    def _add(self, table: Any, index: int, position: Tensor, momentum: Any, slack: Any) -> None:
+        # The parameter itself: a detached one would not be given other memory with it.
+        table.add(
+            position,
+            momentum,
+            slack,
+            ordinal=self._batch.ordinals[index],
+            radius=self._radii(position),
+            members=self._batch.members or 1,
+        )
 
     def _radii(self, position: Tensor) -> Tensor | None:
         constraint = self._batch.constraint

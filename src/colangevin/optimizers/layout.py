@@ -16,6 +16,7 @@ from colangevin.native import suits
 from colangevin.optimizers import placing, thermostats
 from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.kernel import Kernel
+from colangevin.optimizers.matrix_kernel import MatrixKernel
 from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.private import stamp
 
@@ -227,11 +228,16 @@ class Layout:
         if not self._native:
             return None
         if batch.passing:
-            return Kernel.of(batch)
+            return kernel_of(batch)
         if id(batch) not in self._kernels:  # the layout keeps its batches
-            self._kernels[id(batch)] = Kernel.of(batch)
+            self._kernels[id(batch)] = kernel_of(batch)
         kernel = self._kernels[id(batch)]
         return kernel if kernel is not None and kernel.fits() else None
+
+
+def kernel_of(batch: Batch) -> Kernel | None:
+    """The C kernel of a batch, if there is one for its geometry and its memory."""
+    return Kernel.of(batch) or MatrixKernel.of(batch)
 
 
 def _refuse_gradient(name: str, gradient: Tensor) -> None:

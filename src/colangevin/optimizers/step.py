@@ -28,6 +28,7 @@ from colangevin.integrators.scheme import Move
 from colangevin.integrators.stretches import stretch
 from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.kernel import Kernel
+from colangevin.optimizers.matrix_kernel import MatrixKernel
 from colangevin.optimizers.noise import BatchNoise, Source
 
 BLOCK = 7 << 14
@@ -73,7 +74,8 @@ class LangevinWork(Work):
         gradients: of the batch's parameters.
         source: of the noise.
         state_of: the optimizer's state.
-        kernel: the C kernel of the batch, if there is one.
+        kernel: the C kernel of the batch, if there is one. One of matrices is given up where
+            numbers may overflow.
         start: the state to start from, if it is not the one that is stored.
         counted: whether the step ends with this work, so that the count of steps goes up.
     """
@@ -100,7 +102,7 @@ class LangevinWork(Work):
     def write(self) -> None:
         batch = self.batch
         if self.kernel is not None:
-            self.kernel.run(self.state_of, self.recipe, self.gradients, self.source)
+            self.outcome = self.kernel.run(self.state_of, self.recipe, self.gradients, self.source)
         elif self._new is not None:
             batch.write(self.state_of, self._new)
         elif self.in_place:
@@ -173,11 +175,16 @@ def _choose(works: Sequence[Work]) -> None:
     ]
     if not asked:
         return
-    bounds = torch.stack([bound for work in asked for bound in _bounds(work)])
-    numbers = iter(bounds.tolist())
+    looks = [bound for work in asked if work.kernel is None for bound in _bounds(work)]
+    numbers = iter(torch.stack(looks).tolist() if looks else ())
     for work in asked:
-        position, momentum, gradient = next(numbers), next(numbers), next(numbers)
-        work.in_place = work.recipe.reach(position, momentum, gradient) < LIMIT
+        if isinstance(work.kernel, MatrixKernel):
+            found = work.kernel.largest(work.state_of, work.recipe, work.gradients)
+        else:
+            found = next(numbers), next(numbers), next(numbers)
+        work.in_place = work.recipe.reach(*found) < LIMIT
+        if not work.in_place:
+            work.kernel = None  # it writes at once
 
 
 def _bounds(work: LangevinWork) -> list[Tensor]:

@@ -50,6 +50,7 @@ class MemberGroup:
         self._ordinals = list(ordinals)
         self._geometries = [list(own) for own in geometries]
         self.friction: Tensor | None = None
+        self.adaptive = self._is_adaptive()
         if self.adaptive:
             self.friction = torch.tensor(
                 [float(group["friction"]) for group in groups], dtype=torch.float64
@@ -57,8 +58,7 @@ class MemberGroup:
         self._recipes: dict[bool, Recipe] = {}
         self._layout: Layout | None = None
 
-    @property
-    def adaptive(self) -> bool:
+    def _is_adaptive(self) -> bool:
         """Whether the friction is a variable."""
         found = {thermostats.is_adaptive(group) for group in self.options}
         if len(found) > 1:
@@ -119,6 +119,7 @@ class MemberGroup:
         """Take over settings of each member, such as ``resolve`` returns."""
         for own, new in zip(self.options, options, strict=True):
             own.update({k: v for k, v in new.items() if k not in ("constraint", "seed")})
+        self.adaptive = self._is_adaptive()
         self._recipes.clear()
 
     def resume(self, rates: Sequence[float], steps: Sequence[int | None]) -> None:
@@ -168,8 +169,9 @@ class MemberGroup:
         """What a step does to the group."""
         if self.rests:
             return []
-        slopes = dict(zip(self.layout.parameters, (gradients[n] for n in self.names), strict=True))
-        works = [self._work(batch, slopes, seeds, step, state_of) for batch in self.batches]
+        layout = self.layout
+        slopes = dict(zip(layout.parameters, (gradients[n] for n in self.names), strict=True))
+        works = [self._work(batch, slopes, seeds, step, state_of) for _, batch in layout.batches]
         if not self.adaptive:
             return list(works)
         assert self.friction is not None

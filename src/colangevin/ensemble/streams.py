@@ -26,14 +26,10 @@ class Stream(IntEnum):
 
 def mix(x: Tensor) -> Tensor:
     """Splitmix64's bijection of 64-bit integers, which looks random."""
-    x = (x ^ _shift(x, 30)) * FIRST
-    x = (x ^ _shift(x, 27)) * SECOND
-    return x ^ _shift(x, 31)
-
-
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """To the right without the sign."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
+    for bits, factor in ((30, FIRST), (27, SECOND), (31, 1)):
+        shifted = (x >> bits) & ((1 << (64 - bits)) - 1)  # without the sign
+        x = (x ^ shifted) * factor
+    return x
 
 
 def random_bits(seeds: Sequence[int], stream: Stream, index: int, count: int) -> Tensor:

@@ -118,6 +118,7 @@ class Rows:
         self._positions: list[Tensor] = []
         self._kept: list[Kept] = []
         self._kernel: Callable[..., None] | None = None
+        self._seeds: list[int] = []
         self._rows = 0
         self._all_move = True
 
@@ -138,6 +139,7 @@ class Rows:
     def _append(self, row: list[int], kept: Sequence[Kept], number: int, moves: bool) -> None:
         """Add a row with its tensors, of which the first is the position."""
         self._table.extend(row)
+        self._seeds = []
         self._sizes.append(kept[0].size)
         self._positions.append(kept[0].tensor)
         self._kept.extend(kept)
@@ -171,8 +173,9 @@ class Rows:
         width = self._check(plan, len(gradients), len(steps), len(numbers))
         table, fields = self._table, self.fields
         pointers, copies = self._pointers(gradients)
-        if seeds is not None:
+        if seeds is not None and seeds != self._seeds:
             table[fields.seed :: fields.length] = array("q", map(signed, seeds))
+            self._seeds = list(seeds)
         table[fields.step :: fields.length] = array("q", steps)
         table[fields.draw :: fields.length] = array("q", (draw,)) * len(pointers)
         table[fields.gradient :: fields.length] = array("q", pointers)

@@ -81,17 +81,12 @@ class Kernel:
 
     def fits(self) -> bool:
         """Whether the parameters still lie as the kernels need it."""
-        if self._table is not None and self._lies_there():
+        # In an ensemble the table has views of the stacked weights, which keep the old memory.
+        moved = self._batch.members is not None and self._places != self._find()
+        if self._table is not None and not moved and self._table.is_current():
             return True
         self._table = None
         return all(map(suits, self._batch.parameters))
-
-    def _lies_there(self) -> bool:
-        """Whether nothing has moved in memory since the table was made."""
-        assert self._table is not None
-        if self._batch.members is not None and self._places != self._find():
-            return False  # the table has views of the stacked weights, which keep the old memory
-        return self._table.is_current()
 
     def run(
         self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor], source: Source

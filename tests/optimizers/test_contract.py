@@ -481,6 +481,8 @@ class TestSchedulers:
 
     @pytest.mark.parametrize("name", SCHEDULERS)
     def test_lr_as_a_tensor(self, name: str) -> None:
+        if torch.__version__.startswith("2.6.") and name in ("SequentialLR", "ReduceLROnPlateau"):
+            pytest.skip("these schedulers of torch 2.6 lose or overwrite an lr that is a tensor")
         ours, theirs = network(), network()
         lr = torch.tensor(0.05, dtype=torch.float64)
         one = cl.CoLA(ours.parameters(), lr=lr, momentum=0.9)

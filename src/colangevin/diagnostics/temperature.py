@@ -11,6 +11,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints import Unconstrained
+from colangevin.integrators.recipe import direction
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.step import degrees_of_freedom
 from colangevin.optimizers.thermostats import is_adaptive
@@ -138,7 +139,7 @@ def _reading(
     if not isinstance(group["constraint"], Unconstrained):
         return None
     decay, moving = group["weight_decay"], [p for p in group["params"] if p in slopes]
-    squares = [(slopes[p].detach() + decay * p.detach()).square().sum() for p in moving]
+    squares = [direction(slopes[p].detach(), p.detach(), decay).square().sum() for p in moving]
     laplacian = sum(traces[p] + decay * p.numel() for p in moving)
     return Configurational(float(sum(squares)), laplacian)
 

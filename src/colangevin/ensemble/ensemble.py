@@ -204,9 +204,10 @@ class Ensemble:
         """
         if not self._ready:
             raise ValueError("give lr (and momentum) or step_size (and friction) first, see set()")
+        count = len(self.active)
         for name, tensor in (("inputs", inputs), ("targets", targets)):
-            if len(tensor) != len(self):
-                raise ValueError(f"{name} has {len(tensor)} batches for {len(self)} members")
+            if len(tensor) != count:
+                raise ValueError(f"{name} has {len(tensor)} batches for {count} members")
         rest = {**self._frozen, **self._buffers} if self._frozen or self._buffers else {}
         batch = inputs.contiguous(), targets.contiguous()  # one memory layout is compiled
         found = self._gradients(loss, self._learned, rest, *batch, self.steps)

@@ -179,8 +179,9 @@ class MemberGroup:
         """What a step does to the group."""
         if self.rests:
             return []
-        slopes = dict(zip(self.layout.parameters, (gradients[n] for n in self.names), strict=True))
-        works = [self._work(batch, slopes, seeds, step, state_of) for batch in self.batches]
+        layout = self.layout
+        slopes = dict(zip(layout.parameters, (gradients[n] for n in self.names), strict=True))
+        works = [self._work(batch, slopes, seeds, step, state_of) for _, batch in layout.batches]
         if not self.adaptive:
             return list(works)
         assert self.friction is not None

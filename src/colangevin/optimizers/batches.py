@@ -92,6 +92,10 @@ class Batch:
         return tuple(parameter.shape[skip:] for parameter in self.parameters)
 
     @functools.cached_property
+    def _dtype(self) -> torch.dtype:
+        return work_dtype(self.parameters[0].dtype)
+
+    @functools.cached_property
     def _dims(self) -> int:
         one = self.parameters[0] if self.members is None else self.parameters[0][0]
         return self.constraint.to_batch(one).dim()
@@ -117,8 +121,8 @@ class Batch:
 
     def gather(self, tensors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
         """Lay tensors of the parameters' shapes out as one batch, in the dtype of the work."""
-        dtype = work_dtype(self.parameters[0].dtype)
-        if self._stackable(tensors, dtype):
+        dtype = self._dtype
+        if len(tensors) > 1 and self._stackable(tensors, dtype):
             # One call for all, and wide weights stay in their own memory layout.
             batch = self.constraint.to_batch(torch.stack(tuple(tensors)).detach(), 1)
             return batch.flatten(0, batch.dim() - self._dims)
@@ -134,7 +138,7 @@ class Batch:
 
     def _stackable(self, tensors: Sequence[Tensor], dtype: torch.dtype) -> bool:
         alone = self.constraint.elementwise or self.constraint.joint or self.members is not None
-        if len(tensors) == 1 or alone:
+        if alone:
             return False
         shape = tensors[0].shape
         return all(tensor.shape == shape and tensor.dtype is dtype for tensor in tensors)

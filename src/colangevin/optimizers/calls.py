@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import State
+from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.dynamics import FAINT, Action, ImpulseBy, OverdampedBy
 from colangevin.integrators.recipe import Recipe
 from colangevin.integrators.scheme import Impulse, Move
@@ -85,8 +86,8 @@ class GroupCall:
         self._lr = group["lr"] if call.rates is None else call.rates[index]
         # Gradients that were kept have the weight decay of their time in them.
         self._weight_decay = group["weight_decay"] if call.gradients is None else 0.0
-        self._adaptive = thermostats.is_adaptive(group)
         self._settings = layout.settings(group, self._lr)
+        self._adaptive = isinstance(self._settings, AdaptiveDynamics)
         self._momentum = self._adaptive or not self._settings.is_overdamped
         self.active = self._moving() if call.only is None or index in call.only else []
 
@@ -167,7 +168,7 @@ class GroupCall:
         return LangevinWork(
             batch,
             self._recipe(moving.fresh),
-            [self._gradient(p) for p in batch.parameters],
+            self._gradients(batch),
             source,
             self._state_of,
             self._layout.kernel(batch) if plain else None,
@@ -194,11 +195,12 @@ class GroupCall:
             return Recipe(self._call.actions, False)
         return self._layout.recipe(self._settings, self._weight_decay, fresh, self._call.share)
 
-    def _gradient(self, parameter: Tensor) -> Tensor:
+    def _gradients(self, batch: Batch) -> list[Tensor]:
         """Without a gradient of its own, a parameter moves only with a joint constraint."""
-        given = self._call.gradients
-        found = parameter.grad if given is None else given.get(parameter)
-        return torch.zeros_like(parameter) if found is None else found
+        given, parameters = self._call.gradients, batch.parameters
+        found = [p.grad if given is None else given.get(p) for p in parameters]
+        pairs = zip(found, parameters, strict=True)
+        return [torch.zeros_like(p) if own is None else own for own, p in pairs]
 
 
 def is_noisy(action: Action | Move) -> bool:

@@ -90,6 +90,7 @@ class LangevinWork(Work):
     counted: bool = True
     in_place: bool = field(default=False, init=False)
     _new: State | None = field(default=None, init=False)
+    _seen: tuple[State, Tensor] | None = field(default=None, init=False)
 
     def compute(self) -> None:
         constraint = self.batch.constraint
@@ -118,8 +119,16 @@ class LangevinWork(Work):
 
     def read(self) -> tuple[State, Tensor]:
         """Where the step starts, and the gradient there."""
-        state = self.start or self.batch.read(self.state_of, self.recipe.momentum)
-        return state, self.batch.gather(self.gradients)
+        found, self._seen = self._seen, None
+        if found is None:
+            state = self.start or self.batch.read(self.state_of, self.recipe.momentum)
+            found = state, self.batch.gather(self.gradients)
+        return found
+
+    def look(self) -> tuple[State, Tensor]:
+        """Read what the next ``read`` returns: nothing is gathered twice in a step."""
+        self._seen = self.read()
+        return self._seen
 
     def _advance(self, in_place: bool) -> State:
         state, gradient = self.read()
@@ -189,7 +198,7 @@ def _choose(works: Sequence[Work]) -> None:
 
 def _bounds(work: LangevinWork) -> list[Tensor]:
     """The largest position, momentum and gradient; NaN where there is one."""
-    state, gradient = work.read()
+    state, gradient = work.look()
     tensors = [state.position, state.momentum, gradient]
     return [
         torch.zeros((), device=gradient.device, dtype=torch.float64)

@@ -301,6 +301,7 @@ def write(path: Path, record: dict[str, Any]) -> None:
         "seed": SEED,
         "steps_between_readings_of_the_temperature": READING,
         "steps_between_readings_of_the_residual": CHECK,
+        "growth_mb": "of resident memory while steps are made; saving a checkpoint is not counted",
         "limits": LIMITS,
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,14 @@
 """docs/reproduction.md is what the records in results/ say, and every experiment is on it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from colangevin.lab.experiments.records import Records
 from colangevin.lab.experiments.registry import EXPERIMENTS
 from colangevin.lab.experiments.reproduction_page import page
-from colangevin.lab.experiments.results import read_results
+from colangevin.lab.experiments.results import read_results, results_of
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -26,6 +28,18 @@ def test_page_is_in_step_with_the_records() -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_on_the_page(name: str) -> None:
     assert f"## {name}\n" in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("started", "said"),
+    [("2026-11-16T23:59:59Z", True), ("2026-11-17T00:00:00Z", False), ("", False)],
+)
+def test_earlier_noise_is_named_while_a_record_has_it(started: str, said: bool) -> None:
+    results = read_results(RESULTS)[0]
+    records = [replace(record, started=started) for record in results.records.values()]
+    text = page([results_of(Records(records, results.records.directory))], RESULTS, PAGE)
+    assert ("(#records-with-the-earlier-noise)" in text) is said
+    assert ("## Records with the earlier noise" in text) is said
 
 
 def test_records_and_figures_stay_small() -> None:

@@ -67,7 +67,7 @@ class Circle(Constraint):
     """
 
     radius: float | Tensor | str
-    factor: float = 2.0
+    factor: float = field(default=2.0, repr=False)
     _inverse: float | Tensor = field(init=False, repr=False)
     _inverse_square: float | Tensor = field(init=False, repr=False)
     elementwise: ClassVar[bool] = True

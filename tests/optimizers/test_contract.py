@@ -830,7 +830,7 @@ class TestCopies:
 
     def test_repr_names_the_constraint(self) -> None:
         model = network()
-        assert "constraint: Circle(radius=0.5" in repr(optimizer_for(model, "circle", "OBA"))
+        assert "constraint: Circle(radius=0.5)" in repr(optimizer_for(model, "circle", "OBA"))
 
 
 class TestNoise:

@@ -334,6 +334,11 @@ class Batch:
         pairs = enumerate(zip(steps, lacking, strict=True))
         return steps, [i for i, (count, lacks) in pairs if lacks or count == 0]
 
+    def steps(self) -> list[int]:
+        """The counts of steps, of a batch that has just moved."""
+        counts: list[int] = self._counts.tolist()
+        return counts
+
     def _bind_counts(self, entries: Sequence[dict[str, Any]]) -> list[int]:
         """The counts of all parameters in one tensor, whose entries are views of it."""
         counts = torch.stack([entry[STEP] for entry in entries])

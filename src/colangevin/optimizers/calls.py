@@ -41,6 +41,10 @@ class Call(NamedTuple):
     counted: bool = True
 
 
+WHOLE = Call()
+"""A whole step with the gradients as they stand."""
+
+
 class Moving(NamedTuple):
     """A batch that moves.
 

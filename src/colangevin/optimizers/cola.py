@@ -14,13 +14,14 @@ from colangevin.constraints import Constraint
 from colangevin.errors import ProjectionWarning
 from colangevin.optimizers import placing, saving, thermostats
 from colangevin.optimizers.batches import STEP
-from colangevin.optimizers.calls import Call, GroupCall
+from colangevin.optimizers.calls import WHOLE, Call, GroupCall
 from colangevin.optimizers.kernel import wants_kernels
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import REGISTER, choose_seed
 from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
 from colangevin.optimizers.options import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
 from colangevin.optimizers.private import never_compiled
+from colangevin.optimizers.repeating import Repeat
 from colangevin.optimizers.step import Work, carry_out
 from colangevin.optimizers.violation import Violation, violation_of
 
@@ -136,7 +137,8 @@ class CoLA(Optimizer):
     def _prepare(self) -> None:
         """What is derived from the groups and never saved."""
         self._layouts: dict[int, Layout] = {}
-        self._call = Call()
+        self._repeats: dict[int, Repeat | None] = {}
+        self._call = WHOLE
 
     def _insist_on_kernels(self) -> None:
         """Refuse ``fused=True`` if no parameter can use a C kernel."""
@@ -250,26 +252,34 @@ class CoLA(Optimizer):
         """Carry out a call: all of it, or nothing."""
         before = self._reset_replaced()
         try:
-            calls = [
-                GroupCall(call, index, group, self._layout(index), self.state, self._strict)
-                for index, group in enumerate(self.param_groups)
-            ]
-            works = [own.works() for own in calls]
-            carry_out([work for own in works for work in own])
+            plans = [self._plan(call, index) for index in range(len(self.param_groups))]
+            carry_out([work for works, _ in plans for work in works])
         except Exception:
             for parameter, entry in before.items():
                 self.state[parameter] = entry
+            self._repeats.clear()
             if before:
                 self._layouts.clear()
             raise
-        for index, group in enumerate(self.param_groups):
-            self._layouts[index].mark(calls[index].active)
-            self._note(group, works[index])
+        for index, (works, active) in enumerate(plans):
+            self._layouts[index].mark(active)
+            self._note(index, works)
+
+    def _plan(self, call: Call, index: int) -> tuple[Sequence[Work], list[int]]:
+        """What a group does, and which of its parameters move."""
+        group, repeat = self.param_groups[index], self._repeats.get(index)
+        if repeat is not None and call is WHOLE:
+            works = repeat.again(group, self.state)
+            if works is not None:
+                return works, repeat.active
+        self._repeats.pop(index, None)
+        own = GroupCall(call, index, group, self._layout(index), self.state, self._strict)
+        return own.works(), own.active
 
     def _check(self) -> None:
         """Refuse options and gradients that a step would refuse."""
         for index, group in enumerate(self.param_groups):
-            GroupCall(Call(), index, group, self._layout(index), self.state, self._strict)
+            GroupCall(WHOLE, index, group, self._layout(index), self.state, self._strict)
 
     def _reset_replaced(self) -> dict[Tensor, dict[str, Any]]:
         """Parameters whose constraint has been replaced are at rest; returns what they had."""
@@ -285,9 +295,11 @@ class CoLA(Optimizer):
                     self.state[parameter] = {k: v.clone() for k, v in entry.items() if k == STEP}
         return before
 
-    @staticmethod
-    def _note(group: dict[str, Any], works: Sequence[Work]) -> None:
-        """Count how projections went, and warn of the first fallback."""
+    def _note(self, index: int, works: Sequence[Work]) -> None:
+        """Keep works that may serve again, count how projections went, and warn of a fallback."""
+        group = self.param_groups[index]
+        if index not in self._repeats:
+            self._repeats[index] = Repeat.of(group, self._layouts[index], works, self.state)
         outcomes = [work.outcome for work in works if work.outcome is not None]
         if not outcomes:
             return

@@ -13,7 +13,7 @@ from torch.optim.optimizer import Optimizer
 from colangevin import checks
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers.batches import HALF
-from colangevin.optimizers.calls import Call
+from colangevin.optimizers.calls import WHOLE, Call
 from colangevin.optimizers.cola import CoLA
 
 
@@ -217,7 +217,7 @@ class GeodesicSpread(Spread):
         try:
             self._cola.step()
         finally:
-            self._cola._call = Call()
+            self._cola._call = WHOLE
 
 
 def spread_of(optimizer: Optimizer) -> Spread:

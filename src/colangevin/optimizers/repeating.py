@@ -1,0 +1,118 @@
+"""A step like the last one: while nothing has changed, its works serve again.
+
+Most steps of a training differ in nothing but the gradients. So what a step needs is worked out
+once, and looked at in one pass over the parameters. Whatever has changed (an option, a parameter,
+its memory, its state, who has a gradient) leads back to ``GroupCall``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from colangevin.optimizers.batches import MOMENTUM, SLACK, STEP, StateOf
+from colangevin.optimizers.kernel import Kernel
+from colangevin.optimizers.layout import Layout
+from colangevin.optimizers.noise import Source
+from colangevin.optimizers.step import LangevinWork, Work
+
+READ = (
+    "lr",
+    "momentum",
+    "friction",
+    "temperature",
+    "scheme",
+    "delayed_gradient",
+    "weight_decay",
+    "seed",
+)
+"""The options that works are made from, besides the constraint."""
+
+
+class Watched(NamedTuple):
+    """A parameter with the state that works were made for."""
+
+    parameter: Tensor
+    entry: dict[str, Any]
+    kept: tuple[tuple[str, Tensor], ...]
+
+
+class Repeat:
+    """The works of a group's last step, if C kernels did all of it.
+
+    Args:
+        group: the group's options.
+        layout: its batches.
+        works: of the step.
+        state_of: the optimizer's state.
+    """
+
+    def __init__(
+        self,
+        group: dict[str, Any],
+        layout: Layout,
+        works: Sequence[tuple[LangevinWork, Kernel]],
+        state_of: StateOf,
+    ) -> None:
+        self._layout, self._works = layout, list(works)
+        self._options = [group[name] for name in READ]
+        self._watched = [
+            _watched(parameter, state_of[parameter]) for parameter in layout.parameters
+        ]
+        self.active = list(range(len(self._watched)))
+
+    @classmethod
+    def of(
+        cls, group: dict[str, Any], layout: Layout, works: Sequence[Work], state_of: StateOf
+    ) -> Repeat | None:
+        """What can be repeated of a step; None if it had anything out of the ordinary."""
+        found = []
+        for work in works:
+            if not isinstance(work, LangevinWork) or work.kernel is None or work.batch.passing:
+                return None
+            if not work.counted or 0 in work.source.steps:
+                return None
+            found.append((work, work.kernel))
+        moved = sum(len(work.batch.parameters) for work, _ in found)
+        if moved < len(layout.parameters) or isinstance(group["lr"], Tensor):
+            return None
+        return cls(group, layout, found, state_of)
+
+    def again(self, group: dict[str, Any], state_of: StateOf) -> list[LangevinWork] | None:
+        """The works with the gradients as they are now; None if anything else has changed."""
+        layout, parameters = self._layout, group["params"]
+        if group["constraint"] is not layout.constraint or len(parameters) != len(self._watched):
+            return None
+        if [group[name] for name in READ] != self._options:
+            return None
+        for parameter, (own, entry, kept) in zip(parameters, self._watched, strict=True):
+            gradient = own.grad
+            if parameter is not own or gradient is None or state_of.get(own) is not entry:
+                return None
+            if gradient.dtype is not own.dtype or gradient.layout is not torch.strided:
+                return None
+            for key, tensor in kept:
+                if entry.get(key) is not tensor:
+                    return None
+        if layout.written(self.active):
+            return None
+        return self._refreshed()
+
+    def _refreshed(self) -> list[LangevinWork] | None:
+        found = []
+        for work, kernel in self._works:
+            if not kernel.fits():
+                return None
+            work.kernel, work.in_place, work.outcome = kernel, False, None
+            work.gradients = [parameter.grad for parameter in work.batch.parameters]  # type: ignore[misc]
+            work.source = Source(work.source.seeds, work.batch.steps())
+            found.append(work)
+        return found
+
+
+def _watched(parameter: Tensor, entry: dict[str, Any]) -> Watched:
+    kept = tuple((key, entry[key]) for key in (STEP, MOMENTUM, SLACK) if key in entry)
+    return Watched(parameter, entry, kept)

@@ -38,9 +38,12 @@ FORMULAS = {
 CORE = ("constraints", "integrators", "random", "native", "optimizers", "ensemble")
 SUMS = ("plus", ".add", ".add_", ".sub", ".sub_")
 TYPES = "TYPE_CHECKING"
-OTHER_USES = {
-    "recipe.reach": "a bound of numbers",
-    "temperature._reading": "the second derivative",
+OTHER_USES = {"recipe.reach", "temperature._reading"}  # a bound; a second derivative
+ROUTES = {
+    "_call": "kernel",
+    "_run_in_blocks": "blocks",
+    "_advance in place": "whole in place",
+    "_advance": "whole staged",
 }
 BEFORE = {
     "circle, eager, τ = 0": 25,
@@ -117,22 +120,14 @@ def calls() -> dict[str, int]:
 
 def routes() -> set[str]:
     """The ways that batches of all kinds take through a step."""
-    known = {
-        ("native", "_call"): "kernel",
-        ("optimizers", "_run_in_blocks"): "blocks",
-        ("optimizers", "_advance in place"): "whole in place",
-        ("optimizers", "_advance"): "whole staged",
-    }
     sphere = cl.General(lambda w: w.square().sum().reshape(1) - 1.0)
     geometries = [None, cl.Circle(0.5), cl.Sphere(1.0), cl.Orthogonal(), sphere]
     steps = [warm(one, momentum=0.9, fused=fused) for one in geometries for fused in (None, False)]
-    adaptive = warm(None, thermostat="adaptive")
-    found = {
-        known.get((file.split("/")[0], name), "") for step in steps for file, name in trace(step)
-    }
-    if any(file == "integrators/adaptive.py" for file, _ in trace(adaptive)):
-        found.add("adaptive group, staged")
-    return found - {""}
+    found = [call for step in steps for call in trace(step)]
+    ways = {ROUTES[name] for _, name in found if name in ROUTES}
+    adaptive = trace(warm(None, thermostat="adaptive"))
+    used = any(file == "integrators/adaptive.py" for file, _ in adaptive)
+    return ways | ({"adaptive group (staged)"} if used else set())
 
 
 # --- text -----------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_calls_before_the_first_formula() -> None:
 @pytest.mark.skipif(load() is None, reason="one of the routes is that of the C kernels")
 def test_routes() -> None:
     four = {"kernel", "blocks", "whole in place", "whole staged"}
-    assert measures.routes() == four | {"adaptive group, staged"}
+    assert measures.routes() == four | {"adaptive group (staged)"}
 
 
 def test_weight_decay_is_written_once() -> None:

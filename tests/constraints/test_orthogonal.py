@@ -41,6 +41,16 @@ def test_place_is_the_nearest_matrix() -> None:
         assert distance < (other * signs - weight).norm()
 
 
+def test_badly_conditioned_weights_are_no_weights_without_full_rank() -> None:
+    left, right = (torch.linalg.qr(matrix(60, 60, seed=seed)).Q for seed in (1, 2))
+    values = torch.logspace(0, -6, 60, dtype=torch.float64)
+    weight = (left * values @ right).float()
+    gram = Orthogonal().place(weight[None])[0].double()
+    assert float((gram.T @ gram - torch.eye(60)).abs().max()) <= 1e-5
+    with pytest.raises(ConstraintError, match="full rank"):
+        Orthogonal().place(torch.cat([weight[:, :59], weight[:, :1]], dim=1)[None])
+
+
 def test_placed_float32_matrices_are_orthonormal_to_rounding() -> None:
     placed = polar_factor(torch.randn(1, 400, 200, generator=torch.Generator().manual_seed(0)))
     gram = placed[0].double().T @ placed[0].double()

@@ -121,8 +121,9 @@ def has_full_rank(matrix: Tensor) -> bool:
         >>> has_full_rank(torch.eye(3, 2)), has_full_rank(torch.zeros(3, 2))
         (True, False)
     """
-    values = torch.linalg.svdvals(matrix)
-    rounding = torch.finfo(matrix.dtype).eps * max(matrix.shape[-2:])
+    # In float64, because a random square matrix may be badly conditioned and is still fine.
+    values = torch.linalg.svdvals(matrix.detach().cpu().double())
+    rounding = 10.0 * torch.finfo(torch.float64).eps * max(matrix.shape[-2:])
     return bool((values[..., -1] > rounding * values[..., 0]).all())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,9 +16,11 @@ from colangevin.integrators.scheme import Impulse, Move
 from colangevin.integrators.stretches import stretch
 from colangevin.optimizers import placing, thermostats
 from colangevin.optimizers.batches import Batch, StateOf
-from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import DRAWS, Source
 from colangevin.optimizers.step import AdaptiveWork, LangevinWork, Work
+
+if TYPE_CHECKING:
+    from colangevin.optimizers.layout import Layout
 
 
 class Call(NamedTuple):

@@ -6,7 +6,7 @@ import functools
 import logging
 from array import array
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,7 +15,9 @@ from colangevin.constraints import Circle, Constraint, Outcome, Unconstrained
 from colangevin.integrators.recipe import Recipe
 from colangevin.native import Stacks, Table, load, reason, suits
 from colangevin.optimizers.batches import MOMENTUM, SLACK, Batch, StateOf
-from colangevin.optimizers.noise import Source
+
+if TYPE_CHECKING:
+    from colangevin.optimizers.noise import Source
 
 LOGGER = logging.getLogger("colangevin")
 

@@ -8,16 +8,17 @@ its memory, its state, who has a gradient) leads back to ``GroupCall``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from colangevin.optimizers.batches import MOMENTUM, SLACK, STEP, StateOf
-from colangevin.optimizers.kernel import Kernel
-from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import Source
 from colangevin.optimizers.step import LangevinWork, Work
+
+if TYPE_CHECKING:
+    from colangevin.optimizers.layout import Layout
 
 READ = (
     "lr",
@@ -41,7 +42,7 @@ class Watched(NamedTuple):
 
 
 class Repeat:
-    """The works of a group's last step, if C kernels did all of it.
+    """The works of a group's last step, if all of its parameters moved as whole batches.
 
     Args:
         group: the group's options.
@@ -54,10 +55,11 @@ class Repeat:
         self,
         group: dict[str, Any],
         layout: Layout,
-        works: Sequence[tuple[LangevinWork, Kernel]],
+        works: Sequence[LangevinWork],
         state_of: StateOf,
     ) -> None:
-        self._layout, self._works = layout, list(works)
+        self._layout = layout
+        self._works = [(work, work.kernel) for work in works]
         self._options = [group[name] for name in READ]
         self._watched = [
             _watched(parameter, state_of[parameter]) for parameter in layout.parameters
@@ -71,12 +73,12 @@ class Repeat:
         """What can be repeated of a step; None if it had anything out of the ordinary."""
         found = []
         for work in works:
-            if not isinstance(work, LangevinWork) or work.kernel is None or work.batch.passing:
+            if not isinstance(work, LangevinWork) or work.batch.passing or work.start is not None:
                 return None
             if not work.counted or 0 in work.source.steps:
                 return None
-            found.append((work, work.kernel))
-        moved = sum(len(work.batch.parameters) for work, _ in found)
+            found.append(work)
+        moved = sum(len(work.batch.parameters) for work in found)
         if moved < len(layout.parameters) or isinstance(group["lr"], Tensor):
             return None
         return cls(group, layout, found, state_of)
@@ -104,7 +106,7 @@ class Repeat:
     def _refreshed(self) -> list[LangevinWork] | None:
         found = []
         for work, kernel in self._works:
-            if not kernel.fits():
+            if kernel is not None and not kernel.fits():
                 return None
             work.kernel, work.in_place, work.outcome = kernel, False, None
             work.gradients = [parameter.grad for parameter in work.batch.parameters]  # type: ignore[misc]

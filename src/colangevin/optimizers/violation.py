@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
 from colangevin.constraints import Constraint, State
 from colangevin.errors import ConvergenceError
 from colangevin.optimizers.batches import MOMENTUM, STEP, Batch, StateOf
-from colangevin.optimizers.layout import Layout
+
+if TYPE_CHECKING:
+    from colangevin.optimizers.layout import Layout
 
 
 class Violation(NamedTuple):

@@ -77,9 +77,8 @@ class Vector(NamedTuple):
 
 def within(tensor: Tensor, bound: float | Tensor) -> Tensor:
     """Clip from −bound to bound."""
-    if isinstance(bound, Tensor):
-        return tensor.clamp(-bound, bound)
-    return tensor.clamp(-bound, bound)
+    limit: Any = bound
+    return tensor.clamp(-limit, limit)
 
 
 def like(value: float | Tensor, reference: Tensor) -> float | Tensor:

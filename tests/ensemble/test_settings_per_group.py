@@ -136,3 +136,45 @@ def test_what_is_no_optimizer_is_refused() -> None:
     made("SGD")
     with pytest.raises(TypeError, match="method"):
         cl.Ensemble(network, SEEDS, method=lambda model: 3)
+
+
+def scaled(factor: float) -> Any:
+    class Scaled:
+        def __init__(self) -> None:
+            self.factor = factor
+
+        def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+            return self.factor * loss(outputs, targets)
+
+    return Scaled().loss
+
+
+def test_losses_of_other_objects_are_other_losses() -> None:
+    ensemble = cl.Ensemble(lambda: nn.Linear(2, 1), SEEDS, lr=1e-12)
+    inputs, targets = torch.randn(3, 5, 2), torch.randn(3, 5, 1)
+    found = []
+    for factor in (1.0, 100.0):
+
+        def weighted(y: Tensor, t: Tensor, *, by: float = factor) -> Tensor:
+            return by * loss(y, t)
+
+        for function in (scaled(factor), weighted):
+            found.append(ensemble.step(function, inputs, targets))
+    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(found[2], 100.0 * found[0])
+    torch.testing.assert_close(found[3], found[2])
+
+
+def test_what_is_not_named_stays_as_the_method_made_it() -> None:
+    ensemble = cl.Ensemble(
+        lambda: nn.Linear(2, 1),
+        SEEDS,
+        method=lambda model: cl.CoLA(model.parameters(), lr=0.1, momentum=0.9),
+    )
+    saved = ensemble.state_dict()
+    ensemble.set(temperature=0.5)
+    ensemble.set(lr=0.05)
+    group = ensemble._groups[0].options[1]
+    assert (group["lr"], group["momentum"], group["temperature"]) == (0.05, 0.9, 0.5)
+    ensemble.load_state_dict(saved)
+    assert (group["lr"], group["momentum"], group["temperature"]) == (0.1, 0.9, 0.0)

@@ -178,3 +178,11 @@ def test_strangers_are_refused() -> None:
     first, second = (cl.CoLA([weight(2)], lr=0.1) for _ in range(2))
     with pytest.raises(ValueError, match="source and target share no parameter"):
         cl.hand_over(first, second)
+
+
+def test_a_radius_of_the_initial_weights_is_kept() -> None:
+    weight = nn.Parameter(torch.tensor([0.3, -0.9]))
+    source = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    target = cl.CoLA([weight], lr=0.1, momentum=0.9, constraint=cl.Circle("initial"))
+    cl.hand_over(source, target)
+    assert float(target.state[weight]["radius"]) == pytest.approx(1.8)

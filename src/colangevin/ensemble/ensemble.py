@@ -16,7 +16,7 @@ from colangevin.ensemble import members, saving
 from colangevin.ensemble.data import batches_of, pieces
 from colangevin.ensemble.gradients import Gradients, Loss, Penalty
 from colangevin.ensemble.groups import groups_of, total
-from colangevin.ensemble.settings import OPTIONS, spread
+from colangevin.ensemble.settings import OPTIONS, spread, step_of
 from colangevin.ensemble.training import History, fit
 from colangevin.errors import DivergenceWarning, ProjectionWarning
 from colangevin.optimizers.kernel import wants_kernels
@@ -154,12 +154,15 @@ class Ensemble:
         """
         self._settle({**self._options, **self._checked(options)})
 
-    def _base(self, group: Mapping[str, Any]) -> dict[str, Any]:
-        """What the options of a group complete: nothing, or the settings that its method made."""
+    def _wanted(
+        self, mine: Mapping[str, Any], group: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a member's group is set to, and what it has already if its method made it."""
+        given = {name: value for name, value in mine.items() if value is not None}
         if not self._by_method:
-            return {}
-        hidden = {"constraint", "seed", "lr", "momentum", "friction"}
-        return {name: value for name, value in group.items() if name not in hidden}
+            return given, {}
+        hidden = ("constraint", "seed", "lr", "momentum", "friction")
+        return {**step_of(group), **given}, {k: v for k, v in group.items() if k not in hidden}
 
     def _settle(self, options: dict[str, Any]) -> None:
         """Take over all options, or raise before anything has been changed."""
@@ -169,7 +172,7 @@ class Ensemble:
         try:
             for part in self._groups:
                 resolved = [
-                    resolve({k: v for k, v in mine.items() if v is not None}, self._base(group))
+                    resolve(*self._wanted(mine, group))
                     for mine, group in zip(own, part.options, strict=True)
                 ]
                 part.set(resolved)

@@ -161,8 +161,12 @@ def _identity(function: Any) -> tuple[object, ...]:
     if code is None:
         return (function,)
     cells = getattr(function, "__closure__", None) or ()
-    values = tuple(id(cell.cell_contents) for cell in cells)
-    return (code, values, getattr(function, "__defaults__", None))
+    values = [cell.cell_contents for cell in cells]
+    values += list(getattr(function, "__defaults__", None) or ())
+    values += list((getattr(function, "__kwdefaults__", None) or {}).values())
+    values.append(getattr(function, "__self__", None))
+    # What is kept under this key keeps the function, and so these objects.
+    return (code, *map(id, values))
 
 
 def _vectorised(

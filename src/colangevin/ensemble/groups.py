@@ -122,14 +122,6 @@ class MemberGroup:
             own.update({k: v for k, v in new.items() if k not in ("constraint", "seed")})
         self._forget()
 
-    def resume(self, rates: Sequence[float], steps: Sequence[int | None]) -> None:
-        """Go on with the learning rates of a saved training, which may have decayed."""
-        for group, lr, count in zip(self.options, rates, steps, strict=True):
-            group["lr"] = lr
-            if count is not None:
-                group["steps"] = count
-        self._forget()
-
     def check(self) -> None:
         """Refuse settings that cannot be one computation.
 

@@ -13,6 +13,8 @@ from colangevin.optimizers.saving import copied, same
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
 
+SAVED = ("lr", "momentum", "temperature", "weight_decay", "scheme", "delayed_gradient", "friction")
+"""The settings of a group that a state brings, of those members that it has."""
 PLAIN = ("seeds", "active", "removed", "steps", "epochs", "fallbacks")
 
 
@@ -34,10 +36,11 @@ def pack(ensemble: Ensemble) -> dict[str, Any]:
 
 def _group(part: Any) -> dict[str, Any]:
     friction = None if part.friction is None else part.friction.clone()
-    rates = [float(group["lr"]) for group in part.options]
-    steps = [group.get("steps") for group in part.options]
+    settings = [
+        {name: group[name] for name in (*SAVED, "steps") if name in group} for group in part.options
+    ]
     constraints = copied(part.describe())
-    return {"constraints": constraints, "friction": friction, "rates": rates, "steps": steps}
+    return {"constraints": constraints, "friction": friction, "settings": copied(settings)}
 
 
 def _plain(value: Any) -> Any:
@@ -72,7 +75,7 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
         setattr(ensemble, name, state[name])
     for part, saved in zip(ensemble._groups, state["groups"], strict=True):
         part.friction = None if saved["friction"] is None else saved["friction"].clone()
-        part.resume(saved["rates"], saved["steps"])
+        part.set(saved["settings"])
     ensemble._gradients.random_state = state["random_state"].clone()
     ensemble._gradients.random = state["random"]
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
+
+from colangevin.integrators.scheme import parse
 
 NUMBERS = ("lr", "momentum", "step_size", "friction", "temperature", "weight_decay")
 """What may differ between members: a number, or one per member."""
@@ -35,3 +38,18 @@ def spread(options: Mapping[str, Any], members: int) -> list[dict[str, Any]]:
             raise ValueError(f"{name} has {len(column)} values for {members} members")
         columns[name] = column or [value] * members
     return [{name: columns[name][i] for name in columns} for i in range(members)]
+
+
+def step_of(group: Mapping[str, Any]) -> dict[str, Any]:
+    """The step of a group as it was named: ``lr`` and ``momentum``, or in the paper's way.
+
+    Example:
+        >>> step_of({"lr": 0.25, "momentum": None, "friction": 2.0, "scheme": "BAOAB"})
+        {'step_size': 0.5, 'friction': 2.0}
+    """
+    if group["momentum"] is not None:
+        return {"lr": group["lr"], "momentum": group["momentum"]}
+    friction, lr = float(group["friction"]), float(group["lr"])
+    word = parse(group["scheme"], bool(group.get("delayed_gradient")))
+    euler = math.isinf(friction) and not word.has_limit
+    return {"step_size": lr if euler else math.sqrt(lr), "friction": friction}

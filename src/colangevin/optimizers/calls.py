@@ -180,6 +180,7 @@ class GroupCall:
             self._layout.kernel(batch) if plain else None,
             moving.start,
             call.counted,
+            moving.fresh,
         )
 
     def _first_draw(self, fresh: bool) -> int:

@@ -13,7 +13,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from colangevin.constraints import Constraint
 from colangevin.errors import ProjectionWarning
 from colangevin.optimizers import placing, saving, thermostats
-from colangevin.optimizers.batches import STEP
+from colangevin.optimizers.batches import STEP, StateOf
 from colangevin.optimizers.calls import WHOLE, Call, GroupCall
 from colangevin.optimizers.kernel import wants_kernels
 from colangevin.optimizers.layout import Layout
@@ -138,6 +138,7 @@ class CoLA(Optimizer):
         """What is derived from the groups and never saved."""
         self._layouts: dict[int, Layout] = {}
         self._repeats: dict[int, Repeat | None] = {}
+        self._held: dict[Tensor, Constraint] = {}
         self._call = WHOLE
 
     def _insist_on_kernels(self) -> None:
@@ -213,6 +214,7 @@ class CoLA(Optimizer):
         for _, batch in layout.split(awake):
             batch.prepare(self.state, momentum)
         layout.mark(awake)
+        self._held.update(dict.fromkeys(group["params"], group["constraint"]))
 
     def _layout(self, index: int) -> Layout:
         """The layout of a group, which is made anew where the user has changed the group."""
@@ -254,7 +256,7 @@ class CoLA(Optimizer):
         try:
             plans = [self._plan(call, index) for index in range(len(self.param_groups))]
             carry_out([work for works, _ in plans for work in works])
-        except Exception:
+        except BaseException:
             for parameter, entry in before.items():
                 self.state[parameter] = entry
             self._repeats.clear()
@@ -263,7 +265,14 @@ class CoLA(Optimizer):
             raise
         for index, (works, active) in enumerate(plans):
             self._layouts[index].mark(active)
-            self._note(index, works)
+            self._note(index, works, call)
+        if before:
+            self._hold()
+
+    def _hold(self) -> None:
+        """Remember which constraint each parameter's state belongs to."""
+        for group in self.param_groups:
+            self._held.update(dict.fromkeys(group["params"], group["constraint"]))
 
     def _plan(self, call: Call, index: int) -> tuple[Sequence[Work], list[int]]:
         """What a group does, and which of its parameters move."""
@@ -284,21 +293,21 @@ class CoLA(Optimizer):
     def _reset_replaced(self) -> dict[Tensor, dict[str, Any]]:
         """Parameters whose constraint has been replaced are at rest; returns what they had."""
         before: dict[Tensor, dict[str, Any]] = {}
-        for index, group in enumerate(self.param_groups):
-            layout = self._layouts.get(index)
-            if layout is None or layout.constraint is group["constraint"]:
-                continue
+        for group in self.param_groups:
+            constraint = group["constraint"]
             for parameter in group["params"]:
+                if self._held.setdefault(parameter, constraint) is constraint:
+                    continue
                 entry = self.state.get(parameter)
                 if entry is not None:
                     before[parameter] = entry
                     self.state[parameter] = {k: v.clone() for k, v in entry.items() if k == STEP}
         return before
 
-    def _note(self, index: int, works: Sequence[Work]) -> None:
+    def _note(self, index: int, works: Sequence[Work], call: Call) -> None:
         """Keep works that may serve again, count how projections went, and warn of a fallback."""
         group = self.param_groups[index]
-        if index not in self._repeats:
+        if call is WHOLE and index not in self._repeats:
             self._repeats[index] = Repeat.of(group, self._layouts[index], works, self.state)
         outcomes = [work.outcome for work in works if work.outcome is not None]
         if not outcomes:
@@ -329,7 +338,18 @@ class CoLA(Optimizer):
             True
         """
         indices = range(len(self.param_groups))
-        return [violation_of(self.param_groups[i], self._layout(i), self.state) for i in indices]
+        return [violation_of(self.param_groups[i], self._layout(i), self._seen(i)) for i in indices]
+
+    def _seen(self, index: int) -> StateOf:
+        """The state of a group; that of bare weights where its constraint has been replaced."""
+        group = self.param_groups[index]
+        constraint, params = group["constraint"], group["params"]
+        if all(self._held.get(p, constraint) is constraint for p in params):
+            return self.state
+        bare: StateOf = {}
+        for _, batch in self._layout(index).batches:
+            batch.part(range(len(batch.parameters))).prepare(bare, momentum=False)
+        return bare
 
     # --- saving ---------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ def _to_group(
     shared = [i for i, p in enumerate(group["params"]) if p in owners]
     for i in shared:
         entry = target.state[group["params"][i]]
-        target.state[group["params"][i]] = {STEP: entry[STEP]} if STEP in entry else {}
+        target.state[group["params"][i]] = {k: entry[k] for k in (STEP, RADIUS) if k in entry}
     same = {i for i in shared if _same_geometry(owners[group["params"][i]], group)}
     for i in same:
         _copy(source, target, group["params"][i], owners, group, bool(moving))

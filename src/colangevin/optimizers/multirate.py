@@ -169,8 +169,8 @@ class Multirate(Optimizer):
 
     def begin(self, parts: int, evaluate: Callable[[], Any] | None = None) -> None:
         """Make a step, or the first of the ``parts`` moves that make it up."""
-        self.check()
         try:
+            self.check()
             if self._steps % self.period == 0:
                 self._check_gradients()
                 self._slow.begin(parts * self.period if self.drift else parts)

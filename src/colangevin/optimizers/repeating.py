@@ -37,6 +37,7 @@ class Watched(NamedTuple):
     """A parameter with the state that works were made for."""
 
     parameter: Tensor
+    dtype: torch.dtype
     entry: dict[str, Any]
     kept: tuple[tuple[str, Tensor], ...]
 
@@ -75,7 +76,7 @@ class Repeat:
         for work in works:
             if not isinstance(work, LangevinWork) or work.batch.passing or work.start is not None:
                 return None
-            if not work.counted or 0 in work.source.steps:
+            if not work.counted or work.first:
                 return None
             found.append(work)
         moved = sum(len(work.batch.parameters) for work in found)
@@ -90,11 +91,13 @@ class Repeat:
             return None
         if [group[name] for name in READ] != self._options:
             return None
-        for parameter, (own, entry, kept) in zip(parameters, self._watched, strict=True):
+        for parameter, (own, dtype, entry, kept) in zip(parameters, self._watched, strict=True):
             gradient = own.grad
             if parameter is not own or gradient is None or state_of.get(own) is not entry:
                 return None
-            if gradient.dtype is not own.dtype or gradient.layout is not torch.strided:
+            if own.dtype is not dtype or gradient.dtype is not dtype:
+                return None
+            if gradient.layout is not torch.strided:
                 return None
             for key, tensor in kept:
                 if entry.get(key) is not tensor:
@@ -117,4 +120,4 @@ class Repeat:
 
 def _watched(parameter: Tensor, entry: dict[str, Any]) -> Watched:
     kept = tuple((key, entry[key]) for key in (STEP, MOMENTUM, SLACK) if key in entry)
-    return Watched(parameter, entry, kept)
+    return Watched(parameter, parameter.dtype, entry, kept)

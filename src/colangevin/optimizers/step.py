@@ -78,6 +78,7 @@ class LangevinWork(Work):
             numbers may overflow.
         start: the state to start from, if it is not the one that is stored.
         counted: whether the step ends with this work, so that the count of steps goes up.
+        first: whether this is the first call of the parameters.
     """
 
     batch: Batch
@@ -88,6 +89,7 @@ class LangevinWork(Work):
     kernel: Kernel | None = None
     start: State | None = None
     counted: bool = True
+    first: bool = False
     in_place: bool = field(default=False, init=False)
     _new: State | None = field(default=None, init=False)
     _seen: tuple[State, Tensor] | None = field(default=None, init=False)
@@ -116,6 +118,7 @@ class LangevinWork(Work):
             self._new = None
         if self.counted:
             batch.count(self.state_of)
+        self.gradients, self._seen = (), None  # a work may be kept, gradients may not
 
     def read(self) -> tuple[State, Tensor]:
         """Where the step starts, and the gradient there."""

@@ -1,0 +1,129 @@
+"""A step takes the works of the last one only while nothing has changed."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import colangevin as cl
+
+
+def repeats_cleared(optimizer: cl.CoLA) -> None:
+    optimizer._repeats.clear()
+
+
+def run(change, clear: bool, **options) -> list[float]:
+    """Eight steps with a change after four, with and without the works of the last step."""
+    weight = nn.Parameter(torch.full((3,), 0.3))
+    optimizer = cl.CoLA([weight], lr=0.1, momentum=0.5, seed=1, **options)
+    for step in range(8):
+        if step == 4:
+            change(optimizer, weight)
+        if clear:
+            repeats_cleared(optimizer)
+        weight.grad = weight.detach().clone()
+        optimizer.step()
+    return [float(x) for x in weight.detach().double()]
+
+
+def set_option(name, value):
+    def change(optimizer, weight):
+        optimizer.param_groups[0][name] = value
+
+    return change
+
+
+def drop_momentum(optimizer, weight):
+    optimizer.state[weight].pop("momentum_buffer")
+
+
+def other_dtype(optimizer, weight):
+    weight.data = weight.data.double()
+
+
+def other_memory(optimizer, weight):
+    weight.data = weight.data.clone() * 0.5
+
+
+def written(optimizer, weight):
+    with torch.no_grad():
+        weight.mul_(0.5)
+
+
+CHANGES = {
+    "lr": set_option("lr", 0.01),
+    "momentum": set_option("momentum", 0.9),
+    "temperature": set_option("temperature", 0.01),
+    "weight decay": set_option("weight_decay", 0.5),
+    "scheme": set_option("scheme", "BAOAB"),
+    "seed": set_option("seed", 7),
+    "constraint": set_option("constraint", cl.Circle(2.0)),
+    "momentum dropped": drop_momentum,
+    "dtype": other_dtype,
+    "memory": other_memory,
+    "written": written,
+}
+
+
+@pytest.mark.parametrize("fused", [None, False])
+@pytest.mark.parametrize("constraint", [None, cl.Circle(1.0)], ids=["free", "circle"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_noticed(name: str, constraint, fused) -> None:
+    options = {"constraint": constraint, "fused": fused, "scheme": "BAOAB", "temperature": 1e-3}
+    found, right, plain = (
+        run(CHANGES[name], False, **options),
+        run(CHANGES[name], True, **options),
+        run(lambda *_: None, False, **options),
+    )
+    assert found == right
+    if name != "scheme":  # it is BAOAB from the beginning
+        assert found != plain
+
+
+def test_a_stretch_is_not_repeated_as_a_whole_step() -> None:
+    fast, slow = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+    inner = cl.CoLA([slow], lr=0.1, momentum=0.5, seed=1)
+    outer = cl.Multirate(torch.optim.SGD([fast], lr=0.1), inner, period=4)
+    for _ in range(8):
+        fast.grad, slow.grad = torch.ones(3), torch.ones(3)
+        outer.step()
+    outer.release()
+    before = float(slow[0])
+    slow.grad = torch.ones(3)
+    inner.step()
+    assert before - float(slow[0]) == pytest.approx(0.1 * (1 + 0.5 * (1 + 0.5)), rel=1e-5)
+
+
+def test_gradients_are_not_kept() -> None:
+    weight = nn.Parameter(torch.ones(100))
+    optimizer = cl.CoLA([weight], lr=0.1, momentum=0.9)
+    for _ in range(4):
+        weight.grad = torch.ones(100)
+        optimizer.step()
+    kept: weakref.ref[Tensor] = weakref.ref(weight.grad)
+    optimizer.zero_grad()
+    gc.collect()
+    assert kept() is None
+
+
+@pytest.mark.parametrize("old", [None, cl.Circle(1.0)], ids=["free", "circle"])
+@pytest.mark.parametrize("new", [cl.Circle(2.0), cl.Orthogonal(), cl.Unconstrained()])
+def test_a_replaced_constraint_may_be_looked_at_before_the_step(old, new) -> None:
+    """``violation()`` and a step agree on it, whichever comes first."""
+    found = []
+    for look in (False, True):
+        torch.manual_seed(0)
+        weight = nn.Parameter(0.3 * torch.randn(4, 2))
+        optimizer = cl.CoLA([weight], lr=0.1, momentum=0.9, constraint=old)
+        for step in range(5):
+            if step == 3:
+                optimizer.param_groups[0]["constraint"] = new
+                if look:
+                    optimizer.violation()
+            weight.grad = weight.detach() + 1.0
+            optimizer.step()
+        found.append(weight.detach().clone())
+        assert optimizer.violation()[0].residual < 1e-5
+    assert torch.equal(*found)

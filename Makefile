@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PINS := pyproject.toml constraints.txt
 
-.PHONY: demo test lint test-oldest test-newest bench clean
+.PHONY: demo test integrations lint test-oldest test-newest bench clean
 
 # pip says nothing while it works, so that someone has to say why nothing happens.
 demo:
@@ -17,6 +17,10 @@ demo:
 test: lint
 	$(BIN)/python -m pytest -q --doctest-modules src
 	$(BIN)/python -m pytest -q -n 2
+
+# In the frameworks that people use: they come with a venv of their own.
+integrations: $(VENV)-integrations/.installed
+	$(VENV)-integrations/bin/python -m pytest -q -n 2 tests/integrations
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -41,6 +45,11 @@ $(VENV)/.cli $(VENV)/.dev $(VENV)/.bench: $(VENV)/.%: $(VENV)/.created $(PINS)
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)-integrations/.installed: $(PINS)
+	$(PYTHON) -m venv $(VENV)-integrations
+	$(VENV)-integrations/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[integrations]"
 	@touch $@
 
 # Without dependencies, which the list has in full: torch's would bring all of CUDA.

@@ -17,6 +17,7 @@ LAYERS = [
     {"optimizers"},
     {"ensemble"},
     {"diagnostics"},
+    {"integrations"},
     {"lab.experiments", "lab.bench"},
     {"lab.cli"},
     {"__main__"},

@@ -53,13 +53,14 @@ def imported(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, part if part in RANK else "public"
 
 
-PUBLIC = max(RANK[part] for _, part in imported(ROOT / "__init__.py") if part != "public")
-"""``import colangevin`` brings in whatever the package itself imports."""
+NAMES = ROOT / "names.py"
+PUBLIC = max(RANK[part] for _, part in imported(NAMES) if part != "public")
+"""The first use of ``colangevin.Name`` brings in whatever the list of public names imports."""
 
 FILES = [
     path
     for path in sorted(ROOT.rglob("*.py"))
-    if path.parent / path.name not in {ROOT / "__init__.py", ROOT / "lab" / "__init__.py"}
+    if path.parent / path.name not in {ROOT / "__init__.py", NAMES, ROOT / "lab" / "__init__.py"}
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import os
 import pkgutil
 import subprocess
 import sys
@@ -18,8 +19,21 @@ import json, sys
 import torch
 before = set(sys.modules)
 import colangevin
+colangevin.CoLA
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
+
+FIRST_USES = [
+    "import colangevin as cl; cl.CoLA",
+    "import colangevin as cl; cl.optimizers.CoLA",
+    "from colangevin import CoLA",
+    "from colangevin import *; CoLA",
+    "import colangevin as cl; 'CoLA' in dir(cl) or 1 / 0; cl.CoLA",
+    "import colangevin as cl; 'CoLA' in cl.__all__ or 1 / 0",
+    "import colangevin.optimizers; colangevin.Ensemble",
+    "from colangevin import checks; checks.count('n', 1)",
+    "import pickle, colangevin as cl; pickle.loads(pickle.dumps(cl.Circle(0.5)))",
+]
 
 
 APART = ("lab", "__main__", "integrations")
@@ -37,6 +51,44 @@ def test_importing_brings_the_library_and_nobody_else() -> None:
     foreign = {name for name in modules if name.partition(".")[0] not in OWN}
     assert not foreign
     assert "colangevin.lab" not in modules
+
+
+def test_importing_alone_waits_for_nobody() -> None:
+    """The help of the program needs the package, but not torch."""
+    program = "import sys, colangevin as cl; cl.__version__; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+
+
+FORK = """
+import os, sys, traceback
+import torch
+for use in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        try:
+            exec(use, {})
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_every_way_to_the_names_works_first() -> None:
+    """Each in a process that has imported torch alone, which takes seconds."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, *FIRST_USES], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout == "0\n" * len(FIRST_USES), done.stderr
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'colangevin' has no attribute 'Colla'"):
+        cl.Colla  # noqa: B018
+    assert not hasattr(cl, "__wrapped__")
 
 
 def test_every_public_name_exists() -> None:

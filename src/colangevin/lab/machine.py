@@ -64,7 +64,7 @@ def circumstances(device: torch.device, packages: Sequence[str] = ()) -> dict[st
         "cores": os.cpu_count(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "load": load_average(),
-        **{name: _version(name) for name in packages},
+        **{name: version(name) for name in packages},
     }
 
 
@@ -76,7 +76,8 @@ def load_average() -> float | None:
         return None
 
 
-def _version(package: str) -> str:
+def version(package: str) -> str:
+    """Of an installed package, or that it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,29 +11,68 @@ from colangevin.lab.cli.main import app
 from colangevin.lab.experiments.registry import EXPERIMENTS
 
 HELP = """
-import sys, types
-package = types.ModuleType("colangevin")  # its own __init__ is not the program's business
-package.__path__ = [{path!r}]
-sys.modules["colangevin"] = package
+import sys
 from colangevin.lab.cli.main import app
-try:
-    app({arguments!r}, prog_name="cola")
-except SystemExit as end:
-    print("code", end.code)
+for arguments in {arguments!r}:
+    try:
+        app(arguments, prog_name="cola")
+    except SystemExit as end:
+        print("code", end.code)
 print("heavy", sorted({{"torch", "numpy", "matplotlib"}} & set(sys.modules)))
 """
+COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
 
 
 def invoke(*arguments: str, columns: int = 80):
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(columns)})
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["bench", "--help"], ["reproduce", "--help"]])
-def test_help_imports_nothing_heavy(arguments):
-    program = HELP.format(path=str(Path(colangevin.__file__).parent), arguments=arguments)
+def test_help_imports_nothing_heavy():
+    arguments = [["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)]
+    program = HELP.format(arguments=arguments)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "Usage: cola" in done.stdout, done.stderr
-    assert "code 0\nheavy []" in done.stdout
+    assert done.stdout.count("Usage: cola") == len(arguments) - 1, done.stderr
+    assert done.stdout.count("code 0\n") == len(arguments)
+    assert done.stdout.endswith("heavy []\n")
+
+
+def cpu_seconds(*arguments: str) -> float:
+    """Of a process of its own, which other processes on the machine cannot slow down."""
+    code = "import resource, runpy, sys\nsys.argv = ['cola', *sys.argv[1:]]\ntry:\n    "
+    code += "runpy.run_module('colangevin', run_name='__main__')\nfinally:\n    "
+    code += "used = resource.getrusage(resource.RUSAGE_SELF)\n    "
+    code += "print(used.ru_utime + used.ru_stime, file=sys.stderr)"
+    program = [sys.executable, "-c", code, *arguments]
+    return float(subprocess.run(program, capture_output=True, text=True).stderr)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="measures with POSIX's getrusage")
+@pytest.mark.parametrize("arguments", [("--help",), ("reproduce", "--help")])
+def test_help_comes_at_once(arguments):
+    assert min(cpu_seconds(*arguments) for _ in range(2)) < 0.5
+
+
+def complete(words: str) -> list[str]:
+    """What a shell is offered for the last of the words."""
+    last = len(words.split(" ")) - 1
+    environment = {
+        "_COLA_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(last),
+    }
+    result = CliRunner().invoke(app, [], prog_name="cola", env=environment)
+    return result.stdout.split()
+
+
+def test_the_shell_completes_commands_experiments_and_scales():
+    assert complete("cola re") == ["reproduce", "report"]
+    assert complete("cola reproduce ") == ["list", *sorted(EXPERIMENTS)]
+    assert complete("cola reproduce spiral-c") == ["spiral-classifiers", "spiral-curvature"]
+    assert complete("cola reproduce spiral-curvature --scale la") == ["laptop"]
+
+
+def test_completion_can_be_installed():
+    assert "--install-completion" in invoke("--help").stdout
 
 
 def test_version_is_said():

@@ -6,6 +6,7 @@ needs neither.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,22 @@ app = typer.Typer(
     name="cola",
     help="Constrained, partitioned and multirate Langevin dynamics for PyTorch networks.",
     no_args_is_help=True,
-    add_completion=False,
 )
+
+
+SCALES = ("smoke", "laptop", "full")
+
+
+def _experiments(incomplete: str) -> list[str]:
+    """Names for the shell to complete, from the files: importing them would take seconds."""
+    files = sorted(Path(__file__).parents[1].joinpath("experiments").glob("*.py"))
+    sources = [path.read_text(encoding="utf-8") for path in files]
+    named = [re.search('^NAME = "(.+)"$', source, re.MULTILINE) for source in sources]
+    return [n for n in ("list", *(m[1] for m in named if m)) if n.startswith(incomplete)]
+
+
+def _scales(incomplete: str) -> list[str]:
+    return [scale for scale in SCALES if scale.startswith(incomplete)]
 
 
 def _print_version(wanted: bool) -> None:
@@ -105,14 +120,25 @@ def bench(
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(help="An experiment, or list to see what there is.", metavar="NAME"),
+        typer.Argument(
+            help="An experiment, or list to see what there is.",
+            metavar="NAME",
+            autocompletion=_experiments,
+        ),
     ],
     about: Annotated[
         str | None,
-        typer.Argument(help="After list: an experiment to describe.", metavar="[EXPERIMENT]"),
+        typer.Argument(
+            help="After list: an experiment to describe.",
+            metavar="[EXPERIMENT]",
+            autocompletion=_experiments,
+        ),
     ] = None,
     scale: Annotated[
-        str, typer.Option(help="smoke, laptop, full, or another one that the list has.")
+        str,
+        typer.Option(
+            help="smoke, laptop, full, or another one that the list has.", autocompletion=_scales
+        ),
     ] = "laptop",
     runs: Annotated[
         int | None, typer.Option(help="Runs of each method (default: the scale's number).")
@@ -160,6 +186,14 @@ def report(
     from colangevin.lab.cli.report_command import run_report
 
     raise typer.Exit(run_report(directory=directory, page=page))
+
+
+@app.command()
+def doctor() -> None:
+    """Print versions, machine, compiled steps, caches and data, and what is missing."""
+    from colangevin.lab.cli.doctor_command import run_doctor
+
+    raise typer.Exit(run_doctor())
 
 
 def run() -> None:

@@ -117,6 +117,30 @@ def find(dataset: str, name: str, directory: str | os.PathLike[str] | None = Non
     return None
 
 
+def cache_folder() -> Path | None:
+    """Where downloaded files lie, whether it exists or not; ``None`` without the package pooch.
+
+    Example:
+        >>> folder = cache_folder()
+        >>> folder is None or "colangevin" in str(folder)
+        True
+    """
+    if importlib.util.find_spec("pooch") is None:
+        return None
+    return Path(importlib.import_module("pooch").os_cache("colangevin"))
+
+
+def is_there(dataset: str, name: str) -> bool:
+    """Whether a data file is in ``COLA_DATA`` or in the cache, unverified.
+
+    Raises:
+        DataError: if the dataset or the name is unknown, or ``COLA_DATA`` is no directory.
+    """
+    folder = cache_folder()
+    cached = folder is not None and (folder / dataset / name).is_file()
+    return find(dataset, name) is not None or cached
+
+
 def read(path: str | os.PathLike[str]) -> bytes:
     """The content of a file; of a file ``x.gz``, unpacked.
 
@@ -203,12 +227,13 @@ def missing(
 def _from_cache(
     dataset: str, name: str, directory: str | os.PathLike[str] | None, download: bool
 ) -> Path:
-    if importlib.util.find_spec("pooch") is None:
+    folder = cache_folder()
+    if folder is None:
         reason = 'to have it downloaded, run pip install ".[cli,data]" in a clone of colangevin'
         raise missing(dataset, name, directory, reason)
     pooch = importlib.import_module("pooch")
     source = SOURCES[dataset]
-    target = Path(pooch.os_cache("colangevin")) / dataset / name
+    target = folder / dataset / name
     if target.is_file() and _md5(target, source.md5[name]) == source.md5[name]:
         return target
     if not download:

@@ -56,7 +56,7 @@ def complete(words: str) -> list[str]:
     """What a shell is offered for the last of the words."""
     last = len(words.split(" ")) - 1
     environment = {
-        "_COLA_COMPLETE": f"complete_{shell}",
+        "_COLA_COMPLETE": "complete_bash",
         "COMP_WORDS": words,
         "COMP_CWORD": str(last),
     }

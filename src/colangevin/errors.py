@@ -15,6 +15,10 @@ class ConvergenceError(ColangevinError, RuntimeError):
     """A projection onto a manifold failed; parameters and state are as before the step."""
 
 
+class ReplicaError(ColangevinError, RuntimeError):
+    """Processes that should train replicas of one model have different weights."""
+
+
 class DataError(ColangevinError, ValueError):
     """A data file is missing, truncated or damaged."""
 

@@ -19,6 +19,7 @@ from colangevin.errors import ConstraintError as ConstraintError
 from colangevin.errors import ConvergenceError as ConvergenceError
 from colangevin.errors import DivergenceWarning as DivergenceWarning
 from colangevin.errors import ProjectionWarning as ProjectionWarning
+from colangevin.errors import ReplicaError as ReplicaError
 from colangevin.optimizers import DHSGD as DHSGD
 from colangevin.optimizers import LOL as LOL
 from colangevin.optimizers import SGLD as SGLD
@@ -65,6 +66,7 @@ __all__ = [
     "Orthogonal",
     "ProjectionWarning",
     "Rates",
+    "ReplicaError",
     "Sphere",
     "State",
     "SubsetMultirate",

@@ -169,7 +169,7 @@ class GroupCall:
     def _work(self, moving: Moving) -> LangevinWork:
         batch, call = moving.batch, self._call
         draw = self._first_draw(moving.fresh) if call.share[0] else 0
-        source = Source([self._group["seed"]], moving.steps, draw)
+        source = Source([self._layout.seed(self._group)], moving.steps, draw)
         plain = moving.start is None and not self._adaptive
         return LangevinWork(
             batch,

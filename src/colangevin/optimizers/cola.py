@@ -22,8 +22,12 @@ from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
 from colangevin.optimizers.options import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
 from colangevin.optimizers.private import never_compiled
 from colangevin.optimizers.repeating import Repeat
+from colangevin.optimizers.replicas import Replicas
 from colangevin.optimizers.step import Work, carry_out
 from colangevin.optimizers.violation import Violation, violation_of
+
+OWN = ("_given", "_strict", "_native", "_replicas", "_seeded")
+"""What a copy or a pickle takes along besides torch's."""
 
 
 class CoLA(Optimizer):
@@ -60,6 +64,11 @@ class CoLA(Optimizer):
             from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.
         driving_noise: σ_A of the adaptive thermostat.
+        independent_chains: in a distributed training, one chain per process, with noise of its
+            own. By default processes hold replicas, whose noise is the same.
+        check_replicas: compare the weights of replicas at the first step and at every k-th; 0
+            for never.
+        process_group: the processes that hold replicas; by default all of them.
         flags: other arguments of ``torch.optim.SGD``. They are accepted at their neutral values,
             such as ``nesterov=False``, and refused at others.
 
@@ -97,6 +106,9 @@ class CoLA(Optimizer):
         thermostat: str = "langevin",
         coupling: float | None = None,
         driving_noise: float | None = None,
+        independent_chains: bool = False,
+        check_replicas: int = 100,
+        process_group: Any = None,
         **flags: Any,
     ) -> None:
         refuse_flags(flags)
@@ -117,6 +129,8 @@ class CoLA(Optimizer):
         defaults = resolve_defaults(self._given)
         self._strict = strict
         self._native = wants_kernels(fused)
+        self._replicas = Replicas(independent_chains, check_replicas, process_group)
+        self._seeded = seed is not None or generator is not None
         self._prepare()
         self._found: list[list[placing.Placement]] | None = []
         super().__init__(params, defaults)
@@ -183,7 +197,7 @@ class CoLA(Optimizer):
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"a parameter group must be a dict, got {type(param_group).__name__}")
-        group = refuse_unknown(param_group)
+        group = refuse_unknown(param_group, self._replicas.options)
         own = {name: group.pop(name) for name in GROUP_OPTIONS if name in group}
         group.update(resolve(own, self._given))
         group["fallbacks"] = 0
@@ -223,6 +237,7 @@ class CoLA(Optimizer):
             first = sum(len(other["params"]) for other in self.param_groups[:index])
             ordinals = range(first, first + len(group["params"]))
             layout = self._layouts[index] = Layout(group, ordinals, self.state, self._native)
+        layout.chain = self._replicas.chain
         return layout
 
     # --- the step -------------------------------------------------------------------------
@@ -252,6 +267,7 @@ class CoLA(Optimizer):
     @torch.no_grad()
     def _run(self, call: Call) -> None:
         """Carry out a call: all of it, or nothing."""
+        self._replicas.meet(self.param_groups, self._seeded)
         before = self._reset_replaced()
         try:
             plans = [self._plan(call, index) for index in range(len(self.param_groups))]
@@ -296,7 +312,11 @@ class CoLA(Optimizer):
         for group in self.param_groups:
             constraint = group["constraint"]
             for parameter in group["params"]:
-                if self._held.setdefault(parameter, constraint) is constraint:
+                held = self._held.setdefault(parameter, constraint)
+                if held is constraint:
+                    continue
+                if saving.same_rule(held, constraint):  # a copy, as ZeroRedundancyOptimizer has it
+                    self._held[parameter] = constraint
                     continue
                 entry = self.state.get(parameter)
                 if entry is not None:
@@ -373,7 +393,7 @@ class CoLA(Optimizer):
             self._loading = None
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {name: self.__dict__[name] for name in ("_given", "_strict", "_native")}
+        own = {name: self.__dict__[name] for name in OWN}
         return {**super().__getstate__(), **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -179,10 +179,7 @@ def _same_geometry(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return False
     if one["constraint"].joint and list(map(id, one["params"])) != list(map(id, other["params"])):
         return False
-    functions = [getattr(group["constraint"], "g", None) for group in (one, other)]
-    if functions[0] is not functions[1]:
-        return False  # a description cannot tell functions apart
-    return saving.same(one["constraint"].describe(), other["constraint"].describe())
+    return saving.same_rule(one["constraint"], other["constraint"])
 
 
 def _copy(

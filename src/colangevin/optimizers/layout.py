@@ -17,8 +17,10 @@ from colangevin.optimizers import placing, thermostats
 from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.kernel import Kernel
 from colangevin.optimizers.matrix_kernel import MatrixKernel
+from colangevin.optimizers.noise import SEEDS
 from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.private import stamp
+from colangevin.random import key_of
 
 LARGE = 1 << 14
 """From this size on an elementwise parameter is a batch of its own."""
@@ -62,6 +64,7 @@ class Layout:
         if owns is None:
             owns = [self._bound(index, state_of) for index in range(len(self.parameters))]
         self._own = list(owns)
+        self.chain: int | None = None
         self._recipe: tuple[object, Recipe] | None = None
         self._settings: tuple[object, Dynamics] | None = None
         self._filled = [i for i, p in enumerate(self.parameters) if p.numel()]
@@ -199,6 +202,11 @@ class Layout:
             elif here:
                 found.append((here, batch.part([indices.index(i) for i in here])))
         return found
+
+    def seed(self, group: dict[str, Any]) -> int:
+        """The seed of the group's noise, in this process's chain where each has its own."""
+        seed: int = group["seed"]
+        return seed if self.chain is None else key_of(seed, self.chain) % SEEDS
 
     def settings(self, group: dict[str, Any], lr: Any) -> Any:
         """The group's dynamics as its options stand now, which are read where they have changed.

@@ -151,9 +151,20 @@ def checksum(parameters: Iterable[Tensor]) -> int:
     """
     total = 0
     for parameter in parameters:
-        bits = parameter.detach().contiguous().view(INTEGERS[parameter.element_size()])
-        total = (total * 31 + int(bits.sum(dtype=torch.int64)) + bits.numel()) % 2**62
+        total = (total * 31 + int(bit_sum(parameter)) + parameter.numel()) % 2**62
     return total
+
+
+@torch.no_grad()
+def bit_sum(tensor: Tensor) -> Tensor:
+    """The sum of a tensor's bits as integers, modulo 2⁶²: it does not depend on an order.
+
+    Example:
+        >>> bit_sum(torch.tensor([1.0, 2.0])) == bit_sum(torch.tensor([2.0, 1.0]))
+        tensor(True)
+    """
+    bits = tensor.detach().contiguous().view(INTEGERS[tensor.element_size()])
+    return bits.sum(dtype=torch.int64) % 2**62
 
 
 class Register:

@@ -49,6 +49,9 @@ ARGUMENTS = (
     "seed",
     "strict",
     "fused",
+    "independent_chains",
+    "check_replicas",
+    "process_group",
 )
 """What the constructor may be given, for suggestions."""
 SGD_FLAGS = {
@@ -76,11 +79,17 @@ REQUIRED = (
 """The options that every complete group has, besides its constraint."""
 
 
-def refuse_unknown(group: Mapping[str, Any]) -> dict[str, Any]:
+def refuse_unknown(
+    group: Mapping[str, Any], own: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Refuse a new group that has a key which means nothing, such as a misspelled option.
 
+    Args:
+        group: the new group.
+        own: arguments of the optimizer, which ZeroRedundancyOptimizer repeats in its groups.
+
     Returns:
-        A copy of the group without SGD's flags.
+        A copy of the group without SGD's flags and the optimizer's arguments.
 
     Raises:
         TypeError: naming the key, and the closest option if one is close.
@@ -95,6 +104,7 @@ def refuse_unknown(group: Mapping[str, Any]) -> dict[str, Any]:
         TypeError: a parameter group has no option 'tempreture'; did you mean 'temperature'?
     """
     flags = {**SGD_FLAGS, "fused": "it is an argument of the optimizer, not of a group"}
+    group = {k: v for k, v in group.items() if own is None or k not in own or v != own[k]}
     known = (*GROUP_OPTIONS, *METADATA)
     for key in group:
         if key not in known and key not in flags:

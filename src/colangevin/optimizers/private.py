@@ -21,6 +21,20 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         target.copy_(source)
 
 
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether a tensor is a ``DTensor``, without an import of ``torch.distributed.tensor``."""
+    return hasattr(tensor, "_local_tensor")
+
+
+def local_of(tensor: Tensor) -> Tensor:
+    """The numbers of a tensor that lie in this process: all of them, unless it is a ``DTensor``.
+
+    ``DTensor._local_tensor`` is the same object each time; the public ``to_local`` makes a view.
+    """
+    local: Tensor | None = getattr(tensor, "_local_tensor", None)
+    return tensor if local is None else local
+
+
 def stamp(parameter: Tensor) -> tuple[object, ...]:
     """What changes when a parameter is written to, or gets other memory (``p.data = ...``).
 

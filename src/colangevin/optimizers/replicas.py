@@ -1,0 +1,314 @@
+"""Replicas: processes that train copies of one model draw the same noise and are compared.
+
+At the first step every process tells the others its rules, its settings, its seed and a checksum
+of its weights. So a mistake is one clear error on all of them, before anything moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+from colangevin import checks
+from colangevin.errors import ReplicaError
+from colangevin.optimizers.noise import bit_sum
+from colangevin.optimizers.placing import names_of
+from colangevin.optimizers.private import is_sharded, local_of
+
+COMPARED = (
+    "lr",
+    "momentum",
+    "friction",
+    "temperature",
+    "scheme",
+    "delayed_gradient",
+    "weight_decay",
+    "thermostat",
+    "coupling",
+    "driving_noise",
+)
+"""The options that must be the same everywhere, besides the constraint."""
+PIPELINE = (
+    "for processes that train different parameters (ZeroRedundancyOptimizer, or a model of its "
+    "own in each) give independent_chains=True; for stages of a pipeline give process_group="
+)
+
+
+class Card(NamedTuple):
+    """What a process tells the others.
+
+    Attributes:
+        rank: of the process.
+        parameters: a description of each parameter, by name.
+        groups: the options of each group.
+        seeds: of the groups.
+        given: whether the user has chosen the seed.
+        every: after how many steps weights are compared.
+        sums: for each parameter, which part of it lies here, and a checksum of that part.
+    """
+
+    rank: int
+    parameters: list[tuple[str, str]]
+    groups: list[dict[str, str]]
+    seeds: list[int]
+    given: bool
+    every: int
+    sums: list[tuple[tuple[int, ...], int]]
+
+
+class Replicas:
+    """What an optimizer has to do with the other processes of a training.
+
+    Args:
+        independent: whether each process is a chain of its own; then nothing is sent.
+        every: compare the weights at every k-th step; 0 for never.
+        group: the processes that hold replicas; None for all.
+
+    Raises:
+        ValueError, TypeError: naming the argument.
+    """
+
+    def __init__(self, independent: object, every: object, group: Any = None) -> None:
+        if not isinstance(independent, bool):
+            raise TypeError(f"independent_chains must be True or False, got {independent!r}")
+        self._independent, self._group = independent, group
+        self._every = checks.count("check_replicas", every, least=0)
+        self._calls = 0
+        self.chain: int | None = None
+        """The number of this process's chain, where chains are independent."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the optimizer that led to this."""
+        return {
+            "independent_chains": self._independent,
+            "check_replicas": self._every,
+            "process_group": self._group,
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_group": None, "_calls": 0, "chain": None}
+
+    def meet(self, groups: Sequence[dict[str, Any]], given: bool) -> None:
+        """Agree with the others at the first step; compare weights there and at every k-th.
+
+        Raises:
+            ValueError: if rules, settings, parameters or chosen seeds differ.
+            ReplicaError: if weights differ.
+        """
+        calls = self._calls
+        if calls == 0 or (self._every and calls % self._every == 0):
+            parameters = [p for group in groups for p in group["params"]]
+            if self._independent:
+                self.chain = chain_of(parameters, self._group)
+            else:
+                circles = circles_of(parameters, self._group)
+                if circles and (calls == 0 or self._differ(parameters, circles)):
+                    self._agree(groups, given, circles)
+        self._calls = calls + 1
+
+    def _agree(self, groups: Sequence[dict[str, Any]], given: bool, circles: list[Any]) -> None:
+        cards = [card_of(groups, given, self._every)]
+        for circle in circles:
+            found: list[Any] = [None] * dist.get_world_size(circle)
+            dist.all_gather_object(found, cards, group=circle)
+            cards = [card for some in found for card in some]
+        cards.sort()
+        refuse_differences(cards)
+        for group, seed in zip(groups, cards[0].seeds, strict=True):
+            group["seed"] = seed
+
+    def _differ(self, parameters: Sequence[Tensor], circles: list[Any]) -> bool:
+        """Whether the weights of any two replicas differ."""
+        found: dict[tuple[int, ...], tuple[list[Any], list[Tensor]]] = {}
+        for parameter in parameters:
+            own = replicated_over(parameter) if is_sharded(parameter) else circles
+            _, sums = found.setdefault(tuple(map(id, own)), (own, []))
+            sums.append(bit_sum(local_of(parameter)))
+        differs = torch.zeros((), dtype=torch.int64, device=local_of(parameters[0]).device)
+        for own, sums in found.values():
+            both = torch.stack(sums)
+            both = torch.stack([both, -both])  # the largest and, negative, the smallest
+            for circle in own:
+                dist.all_reduce(both, dist.ReduceOp.MAX, group=circle)
+            differs |= (both[0] != -both[1]).any()
+        for circle in circles:  # an error comes up everywhere
+            dist.all_reduce(differs, dist.ReduceOp.MAX, group=circle)
+        return bool(differs)
+
+
+# --- who ------------------------------------------------------------------------------------
+
+
+def circles_of(parameters: Iterable[Tensor], group: Any) -> list[Any]:
+    """The process groups to talk to, one after the other, to reach every process.
+
+    They are those of the largest mesh that a parameter is sharded over, else the default group.
+    Without any, there is nobody to talk to.
+    """
+    if not dist.is_available() or not dist.is_initialized():
+        return []
+    if group is None:
+        meshes = [parameter.device_mesh for parameter in parameters if is_sharded(parameter)]  # type: ignore[attr-defined]
+        if meshes:
+            mesh = max(meshes, key=lambda mesh: mesh.size())
+            return [mesh.get_group(i) for i in range(mesh.ndim) if mesh.size(i) > 1]
+        group = dist.group.WORLD
+    return [group] if dist.get_world_size(group) > 1 else []
+
+
+def replicated_over(parameter: Any) -> list[Any]:
+    """The process groups along which the shards of a parameter are the same (HSDP)."""
+    mesh = parameter.device_mesh
+    return [
+        mesh.get_group(i)
+        for i, placement in enumerate(parameter.placements)
+        if placement.is_replicate() and mesh.size(i) > 1
+    ]
+
+
+def chain_of(parameters: Sequence[Tensor], group: Any) -> int | None:
+    """The number of this process's chain: its rank, or that of its replica if it has shards.
+
+    Raises:
+        ValueError: if all processes hold parts of one replica.
+    """
+    if not dist.is_available() or not dist.is_initialized():
+        return None
+    sharded: list[Any] = [parameter for parameter in parameters if is_sharded(parameter)]
+    if not sharded:
+        return dist.get_rank(group)
+    parameter = max(sharded, key=lambda parameter: parameter.device_mesh.size())
+    mesh, number = parameter.device_mesh, 0
+    if not replicated_over(parameter):
+        if mesh.size() == 1:
+            return 0
+        raise ValueError(
+            "independent_chains=True, but the weights are sharded over all processes, which are "
+            "one chain together; use a mesh with a dimension of replicas (HSDP)"
+        )
+    for i, placement in enumerate(parameter.placements):
+        if placement.is_replicate():
+            number = number * mesh.size(i) + mesh.get_local_rank(i)
+    return number
+
+
+# --- cards ----------------------------------------------------------------------------------
+
+
+def card_of(groups: Sequence[dict[str, Any]], given: bool, every: int) -> Card:
+    """What this process has to tell."""
+    parameters: list[tuple[str, str]] = []
+    sums: list[tuple[tuple[int, ...], int]] = []
+    for group in groups:
+        for parameter, name in zip(group["params"], names_of(group), strict=True):
+            place = ""
+            if is_sharded(parameter):
+                place = f", {parameter.placements} over {tuple(parameter.device_mesh.shape)}"
+            parameters.append((name, f"{tuple(parameter.shape)}, {parameter.dtype}{place}"))
+            sums.append((_where(parameter), int(bit_sum(local_of(parameter)))))
+    options = [_options(group) for group in groups]
+    seeds = [group["seed"] for group in groups]
+    return Card(dist.get_rank(), parameters, options, seeds, given, every, sums)
+
+
+def _where(parameter: Any) -> tuple[int, ...]:
+    """Which part of a parameter lies here: replicas of a part have the same coordinates."""
+    if not is_sharded(parameter):
+        return ()
+    mesh = parameter.device_mesh
+    pairs = enumerate(parameter.placements)
+    return tuple(-1 if place.is_replicate() else mesh.get_local_rank(i) for i, place in pairs)
+
+
+def _options(group: Mapping[str, Any]) -> dict[str, str]:
+    found = {name: _plain(group[name]) for name in COMPARED}
+    rules = group["constraint"].describe().items()
+    found["constraint"] = ", ".join(f"{name}={_plain(value)}" for name, value in rules)
+    return found
+
+
+def _plain(value: object) -> str:
+    """A value in words; the numbers of a tensor as a checksum."""
+    if not isinstance(value, Tensor):
+        return repr(value)
+    if value.dim() == 0:
+        return repr(value.item())
+    return f"tensor of shape {tuple(value.shape)} with checksum {int(bit_sum(value)) % 2**32:08x}"
+
+
+def refuse_differences(cards: Sequence[Card]) -> None:
+    """Refuse processes that do not train replicas of one model.
+
+    Args:
+        cards: of all processes, in the order of their ranks.
+
+    Raises:
+        ValueError: if parameters, settings, rules or chosen seeds differ.
+        ReplicaError: if weights differ.
+    """
+    first = cards[0]
+    for card in cards[1:]:
+        who = f"ranks {first.rank} and {card.rank}"
+        if card.parameters != first.parameters:
+            raise ValueError(
+                f"{who} have different parameters: {_first_difference(first, card)}; {PIPELINE}"
+            )
+        if card.every != first.every:
+            raise ValueError(f"{who} have different check_replicas: {first.every} and {card.every}")
+        _refuse_options(who, first.groups, card.groups)
+        if card.given != first.given or (card.given and card.seeds != first.seeds):
+            seeds = [card.seeds[0] if card.given else None for card in (first, card)]
+            raise ValueError(
+                f"{who} were given different seeds, {seeds[0]} and {seeds[1]}: replicas need the "
+                "same noise. Give one seed, or none; independent_chains=True if every rank is to "
+                "be a chain of its own"
+            )
+    _refuse_weights(cards)
+
+
+def _first_difference(one: Card, other: Card) -> str:
+    if len(one.parameters) != len(other.parameters):
+        return f"{len(one.parameters)} and {len(other.parameters)} of them"
+    pairs = zip(one.parameters, other.parameters, strict=True)
+    a, b = next((a, b) for a, b in pairs if a != b)
+    return f"{a[0]} ({a[1]}) and {b[0]} ({b[1]})"
+
+
+def _refuse_options(
+    who: str, ones: Sequence[Mapping[str, str]], others: Sequence[Mapping[str, str]]
+) -> None:
+    if len(ones) != len(others):
+        raise ValueError(f"{who} have different groups: {len(ones)} and {len(others)} of them")
+    for index, (one, other) in enumerate(zip(ones, others, strict=True)):
+        for name, value in one.items():
+            if value != other[name]:
+                raise ValueError(
+                    f"{who} have different settings: in group {index} {name} is {value} and "
+                    f"{other[name]}"
+                )
+
+
+def _refuse_weights(cards: Sequence[Card]) -> None:
+    wrong: list[str] = []
+    for index, (name, _) in enumerate(cards[0].parameters):
+        known: dict[tuple[int, ...], tuple[int, int]] = {}
+        pairs = []
+        for card in cards:
+            where, found = card.sums[index]
+            rank, expected = known.setdefault(where, (card.rank, found))
+            if found != expected:
+                pairs.append(f"rank {card.rank} from rank {rank}")
+        if pairs:
+            wrong.append(f"{name} ({', '.join(pairs)})")
+    if wrong:
+        raise ReplicaError(
+            f"replicas differ in {len(wrong)} parameters: {'; '.join(wrong[:5])}. Something has "
+            "changed the weights of one process alone. Let all start from the same weights "
+            "(DistributedDataParallel copies those of rank 0), or give independent_chains=True "
+            "for one chain per rank; check_replicas=0 switches this check off"
+        )

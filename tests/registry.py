@@ -60,6 +60,11 @@ def each(check: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return lambda w: torch.stack([check(copy) for copy in w]).max()
 
 
+def blocks(count: int, check: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The worst over blocks that lie one below the other."""
+    return lambda w: torch.stack([check(block) for block in w.chunk(count)]).max()
+
+
 # Equations for ``General``.
 
 
@@ -204,6 +209,27 @@ CASES = [
         lambda: Orthogonal(scale=2.5),
         ((5, 3),),
         not_orthonormal(2.5),
+        share=LAYOUT,
+    ),
+    Case(
+        "circle_blocks",
+        lambda: Circle(RADII[:, None], blocks=3),
+        ((6, 2),),
+        beyond(RADII.repeat_interleave(2, 0)),
+        share=LAYOUT,
+    ),
+    Case(
+        "sphere_blocks",
+        lambda: Sphere(0.8, dim=1, blocks=2),
+        ((4, 3),),
+        blocks(2, beyond_norm(0.8, 1)),
+        share=LAYOUT,
+    ),
+    Case(
+        "orthogonal_blocks",
+        lambda: Orthogonal(blocks=2),
+        ((4, 3),),
+        blocks(2, not_orthonormal()),
         share=LAYOUT,
     ),
     Case("general_torus", lambda: General(torus), ((3,),), off_torus, share=SOLVER),

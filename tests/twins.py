@@ -4,7 +4,7 @@ Weights are laid out here without the library's help, so that its layout is test
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -84,10 +84,12 @@ def twin_of(case: Case) -> Twin:
     if isinstance(constraint, Unconstrained):
         return Twin([ref.unconstrained_pieces()], lambda ws: list(ws))
     if isinstance(constraint, Circle):
-        r = constraint.radius
+        r = case.bound().radius
         return Twin(
             [ref.circle_pieces(r)], lambda ws: list(ws), lambda w: ref.circle_slack(w, r), angular=r
         )
+    if constraint.blocks > 1:
+        return by_blocks(case, constraint.blocks)
     if isinstance(constraint, Sphere):
         r = constraint.radius
         slack = None if constraint.equality else lambda w: ref.sphere_slack(w, r)
@@ -98,6 +100,18 @@ def twin_of(case: Case) -> Twin:
         return Twin(pieces, matrices(constraint.batch_dims), unit=constraint.scale)
     assert isinstance(constraint, General), f"{case.name} has no twin"
     return general_twin(case, constraint)
+
+
+def by_blocks(case: Case, count: int) -> Twin:
+    """The twin of one block, as often as there are blocks."""
+    rows, *others = case.shapes[0]
+    shape = (rows // count, *others)
+    one = twin_of(replace(case, make=lambda: replace(case.make(), blocks=1), shapes=(shape,)))
+
+    def lay(ws: Tensors) -> Tensors:
+        return [part for i in range(count) for part in one.lay([ws[0][i * shape[0] :][: shape[0]]])]
+
+    return replace(one, pieces=one.pieces * count, lay=lay)
 
 
 def general_twin(case: Case, constraint: General) -> Twin:

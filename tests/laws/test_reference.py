@@ -155,7 +155,7 @@ def reference_noise(
 
 
 def slack_parts(twin: Twin, mains: list[Tensor], slack: Tensor) -> list[Tensor]:
-    if twin.flat:
+    if twin.flat or len(mains) > 1:
         return list(slack)
     return [slack.reshape(mains[0].shape if twin.angular is not None else slack.shape)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
@@ -124,6 +124,17 @@ def overwrite(old: State, new: State) -> State:
     return State._make([*kept, new.outcome])
 
 
+def same_values(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two descriptions agree; a tensor cannot be compared by ``==``."""
+
+    def same(a: object, b: object) -> bool:
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            return a.shape == b.shape and torch.equal(a.cpu(), b.cpu().to(a.dtype))
+        return type(a) is type(b) and a == b
+
+    return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+
+
 def tolerance_for(dtype: torch.dtype) -> float:
     """The accuracy to which a constraint is held: 1e-6 in float32, 1e-12 in float64."""
     return 1e-12 if dtype == torch.float64 else 1e-6
@@ -177,6 +188,8 @@ class Constraint(ABC):
     """
     joint: bool = False
     """Whether one constraint couples several parameters."""
+    blocks: int = 1
+    """How many blocks, one below the other, a weight consists of; each is constrained by itself."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """A subclass that changes ``drift`` or ``project`` is never bypassed in place."""
@@ -194,6 +207,24 @@ class Constraint(ABC):
             ConstraintError: if the constraint cannot hold for such a parameter.
         """
         return self
+
+    def block(self, shape: torch.Size, dim: int = 0) -> torch.Size:
+        """The shape of one of the ``blocks`` of a weight of this shape.
+
+        Args:
+            shape: of the weight.
+            dim: the dimension along which the blocks are stacked.
+
+        Raises:
+            ConstraintError: if the weight cannot be divided.
+        """
+        if self.blocks == 1:
+            return shape
+        if len(shape) <= dim or shape[dim] % self.blocks:
+            raise ConstraintError(
+                f"blocks={self.blocks} must divide the number of rows, got shape {tuple(shape)}"
+            )
+        return torch.Size([*shape[:dim], shape[dim] // self.blocks, *shape[dim + 1 :]])
 
     @abstractmethod
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
@@ -234,7 +265,8 @@ class Constraint(ABC):
         Raises:
             ConstraintError: if it cannot differ between members, and does.
         """
-        if any(own is not self and own.describe() != self.describe() for own in owns):
+        mine = self.describe()
+        if any(own is not self and not same_values(own.describe(), mine) for own in owns):
             raise ConstraintError(f"{type(self).__name__} cannot differ between members")
         return self
 

@@ -55,6 +55,9 @@ class Circle(Constraint):
         radius: a positive number, or a tensor of them that broadcasts to the weight, or
             "initial" for ``factor`` times the largest initial weight of each parameter.
         factor: of the radius "initial".
+        blocks: how many blocks are stacked along dimension 0. Each has its own radius "initial",
+            and a block that is out of range is rescaled by itself. A tensor as the radius may have
+            the blocks as one more dimension in front.
 
     Example:
         >>> circle = Circle(radius=0.5)
@@ -68,12 +71,14 @@ class Circle(Constraint):
 
     radius: float | Tensor | str
     factor: float = field(default=2.0, repr=False)
+    blocks: int = field(default=1, kw_only=True)
     _inverse: float | Tensor = field(init=False, repr=False)
     _inverse_square: float | Tensor = field(init=False, repr=False)
     elementwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.positive("factor", self.factor)
+        checks.count("blocks", self.blocks)
         if isinstance(self.radius, str):
             checks.choice("radius", self.radius, (INITIAL,))
             return
@@ -87,9 +92,16 @@ class Circle(Constraint):
     # --- layout -------------------------------------------------------------------------
 
     def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
-        if isinstance(self.radius, Tensor):
-            for shape in shapes:
+        for shape in shapes:
+            block = self.block(shape)
+            if not isinstance(self.radius, Tensor):
+                continue
+            if self.blocks == 1 or self.radius.dim() <= len(shape):
                 check_broadcast(self.radius.shape, shape)
+                continue
+            check_broadcast(self.radius.shape, torch.Size([self.blocks, *block]))
+            first = self.radius.expand(self.blocks, block[0], *self.radius.shape[2:])
+            return replace(self, radius=first.flatten(0, 1))
         return self
 
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
@@ -104,22 +116,33 @@ class Circle(Constraint):
         return batch.reshape(shape)
 
     def describe(self) -> dict[str, Any]:
+        own = {"kind": "Circle", "radius": self.radius}
         if isinstance(self.radius, str):
-            return {"kind": "Circle", "radius": INITIAL, "factor": self.factor}
-        return {"kind": "Circle", "radius": self.radius}
+            own["factor"] = self.factor
+        return own if self.blocks == 1 else {**own, "blocks": self.blocks}
 
     def for_weight(self, weight: Tensor, memory: dict[str, Any]) -> Constraint:
         if not isinstance(self.radius, str):
             return self
         if RADIUS not in memory:
-            largest = float(weight.detach().abs().max()) if weight.numel() else 1.0
-            if not 0.0 < largest < math.inf:
-                raise ConstraintError(
-                    f"radius='initial' needs initial weights that are finite and not all 0, "
-                    f"the largest is {largest}"
-                )
-            memory[RADIUS] = torch.tensor(self.factor * largest, dtype=torch.float64)
-        return replace(self, radius=float(memory[RADIUS]))
+            memory[RADIUS] = self.factor * self._largest(weight.detach())
+        if self.blocks == 1:
+            return replace(self, radius=float(memory[RADIUS]))
+        return replace(self, radius=memory[RADIUS].view(-1, *[1] * weight.dim()))
+
+    def _largest(self, weight: Tensor) -> Tensor:
+        """The largest weight, or that of each block."""
+        self.block(weight.shape)
+        if weight.numel() == 0:
+            return torch.ones([] if self.blocks == 1 else self.blocks, dtype=torch.float64)
+        found = weight.abs().reshape(self.blocks, -1).amax(dim=1).to("cpu", torch.float64)
+        if not bool(((found > 0.0) & found.isfinite()).all()):
+            bad = float(found[~((found > 0.0) & found.isfinite())][0])
+            raise ConstraintError(
+                f"radius='initial' needs initial weights that are finite and not all 0, "
+                f"the largest is {bad}"
+            )
+        return found[0] if self.blocks == 1 else found
 
     def for_members(self, owns: Sequence[Constraint], dims: int) -> Constraint:
         radii = [own.radius for own in owns if type(own) is type(self)]
@@ -128,6 +151,9 @@ class Circle(Constraint):
         if all(isinstance(radius, float) for radius in radii) and len(set(radii)) > 1:
             column = torch.tensor(radii, dtype=torch.float64).view(-1, *[1] * dims)
             return replace(self, radius=column)
+        tensors = [radius for radius in radii if isinstance(radius, Tensor)]
+        if self.blocks > 1 and len(tensors) == len(owns):
+            return replace(self, radius=torch.stack(tensors))
         return super().for_members(owns, dims)
 
     def check_dtype(self, dtype: torch.dtype) -> None:
@@ -154,12 +180,21 @@ class Circle(Constraint):
     def place(self, position: Tensor) -> Tensor:
         """Rescale an out-of-range tensor as a whole, so that it keeps its shape.
 
-        Where it is out of range by rounding alone, it is clipped.
+        Where it is out of range by rounding alone, it is clipped. Each block counts by itself.
         """
-        ratio = (position / self._radius(position)).abs().max()
+        ratio = self._ratio(position)
         edge = self._radius(position) * (1.0 - 4.0 * torch.finfo(position.dtype).eps)
         clipped = torch.where(ratio < 1.0, position, within(position, edge))
         return torch.where(ratio <= 1.0 + SLIGHT, clipped, position * (INSIDE / ratio))
+
+    def _ratio(self, position: Tensor) -> Tensor:
+        """The largest |θ|/r of a weight, or that of its block for each row."""
+        ratio = (position / self._radius(position)).abs()
+        if self.blocks == 1:
+            return ratio.max()
+        worst = ratio.reshape(self.blocks, -1).amax(dim=1)
+        rows = worst.repeat_interleave(len(position) // self.blocks)
+        return rows.view(-1, *[1] * (position.dim() - 1))
 
     def lift(self, position: Tensor) -> Tensor:
         radius = self._radius(position)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -36,6 +36,8 @@ class General(Constraint):
             "orthogonal" to the nearest point (4.42), which is more robust.
         batch_dims: how many leading dimensions of the parameter count independent copies,
             each with its own g: 1 constrains every row, solved as one batched system.
+        blocks: how many blocks are stacked along the first dimension after those, each with its
+            own g.
         tolerance: largest |g| relative to its scale; the default is the dtype's rounding.
         max_iterations: limit of Newton's method.
 
@@ -52,6 +54,7 @@ class General(Constraint):
     tolerance: float | None = None
     max_iterations: int = 50
     shapes: tuple[torch.Size, ...] = ()
+    blocks: int = field(default=1, kw_only=True)
     fallible: ClassVar[bool] = True
     quotient: ClassVar[bool] = True
     double_safe: ClassVar[bool] = False  # constants inside g have a dtype of their own
@@ -64,6 +67,7 @@ class General(Constraint):
         if self.tolerance is not None:
             checks.positive("tolerance", self.tolerance)
         checks.count("batch_dims", self.batch_dims, least=0)
+        checks.count("blocks", self.blocks)
         object.__setattr__(self, "joint", arity(self.g) > 1)
 
     # --- layout -------------------------------------------------------------------------
@@ -80,25 +84,33 @@ class General(Constraint):
                 f"the first batch_dims={self.batch_dims} dimensions of the parameters of one g "
                 f"must agree, got shapes {', '.join(str(tuple(shape)) for shape in shapes)}"
             )
-        return replace(self, shapes=tuple(shape[self.batch_dims :] for shape in shapes))
+        return replace(self, shapes=tuple(self._copy(shape) for shape in shapes))
+
+    def _copy(self, shape: torch.Size) -> torch.Size:
+        """The shape of what g takes."""
+        return self.block(shape, self.batch_dims)[self.batch_dims :]
+
+    def _copies(self, shape: torch.Size) -> int:
+        return self.blocks * shape[: self.batch_dims].numel()
 
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
-        return None if self.joint else (id(self.g), shape[self.batch_dims :])
+        return None if self.joint else (id(self.g), self._copy(shape))
 
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
         leading = batch_dims + self.batch_dims
-        return tensor.reshape(tensor.shape[:leading].numel(), -1)
+        return tensor.reshape(self.blocks * tensor.shape[:leading].numel(), -1)
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         return batch.reshape(shape)
 
     def describe(self) -> dict[str, Any]:
-        return {
+        own = {
             "kind": "General",
             "inequality": self.inequality,
             "projection": self.projection,
             "batch_dims": self.batch_dims,
         }
+        return own if self.blocks == 1 else {**own, "blocks": self.blocks}
 
     @functools.cached_property
     def system(self) -> System:
@@ -262,8 +274,8 @@ class General(Constraint):
         if self.inequality:
             return total
         if self.joint:
-            return total - shapes[0][: self.batch_dims].numel() * self._equation_count(shapes)
-        copies = [shape[: self.batch_dims].numel() for shape in shapes]
+            return total - self._copies(shapes[0]) * self._equation_count(shapes)
+        copies = [self._copies(shape) for shape in shapes]
         counts = [self._equation_count([shape]) for shape in shapes]
         return total - sum(n * m for n, m in zip(copies, counts, strict=True))
 

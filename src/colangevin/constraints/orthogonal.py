@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -67,6 +67,8 @@ class Orthogonal(Constraint):
         max_iterations: limit of the iteration.
         scale: singular value of the weight.
         batch_dims: how many leading dimensions count separate matrices.
+        blocks: how many matrices are stacked along the rows, each orthogonal by itself: 3 for
+            ``in_proj_weight`` of ``nn.MultiheadAttention``, 4 for ``weight_hh_l0`` of ``nn.LSTM``.
 
     Example:
         >>> weight = Orthogonal().place(torch.tensor([[[3.0], [4.0]]]))
@@ -79,6 +81,7 @@ class Orthogonal(Constraint):
     max_iterations: int = 40
     scale: float = 1.0
     batch_dims: int = 0
+    blocks: int = field(default=1, kw_only=True)
     fallible: ClassVar[bool] = True
     overflows_only: ClassVar[bool] = True
     quotient: ClassVar[bool] = True
@@ -89,6 +92,7 @@ class Orthogonal(Constraint):
         checks.count("max_iterations", self.max_iterations)
         object.__setattr__(self, "scale", checks.positive("scale", self.scale))
         checks.count("batch_dims", self.batch_dims, least=0)
+        checks.count("blocks", self.blocks)
 
     # --- layout -------------------------------------------------------------------------
 
@@ -99,11 +103,12 @@ class Orthogonal(Constraint):
                     f"an orthogonal weight needs at least 2 dimensions besides "
                     f"batch_dims={self.batch_dims}, got shape {tuple(shape)}"
                 )
+            self.block(shape, self.batch_dims)
         return self
 
     def matrix(self, shape: torch.Size) -> tuple[int, int]:
-        """Rows and columns of the weight read as a matrix."""
-        inner = shape[self.batch_dims :]
+        """Rows and columns of the weight, or of a block of it, read as a matrix."""
+        inner = self.block(shape, self.batch_dims)[self.batch_dims :]
         return inner[0], inner.numel() // inner[0]
 
     def tolerance_in(self, dtype: torch.dtype) -> float:
@@ -117,6 +122,8 @@ class Orthogonal(Constraint):
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
         """Matrices × r × s with r ≥ s; a wide weight is transposed (4.49)."""
         leading = batch_dims + self.batch_dims
+        if self.blocks > 1:
+            tensor, leading = tensor.unflatten(leading, (self.blocks, -1)), leading + 1
         matrix = tensor.flatten(leading + 1)
         if matrix.shape[-2] < matrix.shape[-1]:
             matrix = matrix.mT
@@ -127,7 +134,8 @@ class Orthogonal(Constraint):
         return (batch.mT if rows < columns else batch).reshape(shape)
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "Orthogonal", "scale": self.scale, "batch_dims": self.batch_dims}
+        own = {"kind": "Orthogonal", "scale": self.scale, "batch_dims": self.batch_dims}
+        return own if self.blocks == 1 else {**own, "blocks": self.blocks}
 
     def check_dtype(self, dtype: torch.dtype) -> None:
         check_scale("scale", self.scale, dtype)
@@ -250,7 +258,7 @@ class Orthogonal(Constraint):
         total = 0
         for shape in shapes:
             small = min(self.matrix(shape))
-            copies = shape[: self.batch_dims].numel()
+            copies = self.blocks * shape[: self.batch_dims].numel()
             total += shape.numel() - copies * small * (small + 1) // 2
         return total
 

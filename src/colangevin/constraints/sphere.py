@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -35,6 +35,10 @@ class Sphere(Constraint):
         radius: a positive number, or a tensor of them that broadcasts to the rows.
         equality: hold the norm exactly instead of bounding it.
         dim: the dimension that counts the rows.
+        blocks: how many blocks are stacked along dimension 0, each with rows of its own. It
+            divides the columns of a matrix (``dim=1``), and a vector, which is one row. Rows
+            (``dim=0``) are by themselves anyway. A tensor as the radius may have the blocks as
+            one more dimension in front.
 
     Example:
         >>> sphere = Sphere(radius=2.0, equality=True)
@@ -45,11 +49,13 @@ class Sphere(Constraint):
     radius: float | Tensor = 1.0
     equality: bool = False
     dim: int = 0
+    blocks: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", checks.radius("radius", self.radius))
         if isinstance(self.dim, bool) or not isinstance(self.dim, int):
             raise TypeError(f"dim must be an integer, got {self.dim!r}")
+        checks.count("blocks", self.blocks)
 
     # --- layout -------------------------------------------------------------------------
 
@@ -57,12 +63,39 @@ class Sphere(Constraint):
         for shape in shapes:
             if not -len(shape) <= self.dim < len(shape):
                 raise ConstraintError(f"dim {self.dim} is not a dimension of shape {tuple(shape)}")
-            if self.equality and shape.numel() == shape[self.dim] and not self._is_vector(shape):
+            if self.equality and self._length(shape) == 1 and shape.numel() > 1:
                 raise ConstraintError(f"rows of length 1 cannot move on a sphere: {tuple(shape)}")
+            if self._divides(shape) and len(shape) > 2:
+                raise ConstraintError(
+                    f"blocks={self.blocks} with dim={self.dim} divides the columns of matrices, "
+                    f"got shape {tuple(shape)}"
+                )
             if isinstance(self.radius, Tensor):
-                rows = 1 if self._is_vector(shape) else shape[self.dim]
-                check_broadcast(self.radius.shape, torch.Size([rows]))
+                return self._bind_radius(self.radius, shape)
         return self
+
+    def _bind_radius(self, radius: Tensor, shape: torch.Size) -> Constraint:
+        """With one radius for each row, in the layout of the batch."""
+        rows = self._rows(shape)
+        if self.blocks == 1:
+            check_broadcast(radius.shape, torch.Size([rows]))
+            return self
+        apart = torch.Size([self.blocks, rows // self.blocks])
+        check_broadcast(radius.shape, apart)
+        every = radius.expand(apart)
+        return replace(self, radius=every if self._divides(shape) else every.reshape(-1))
+
+    def _divides(self, shape: torch.Size) -> bool:
+        """Whether a row goes through all blocks, so that they divide it."""
+        return self.blocks > 1 and self.dim % len(shape) != 0
+
+    def _rows(self, shape: torch.Size) -> int:
+        """How many rows a weight of this shape has."""
+        block = self.block(shape)
+        return self.blocks * (1 if self._is_vector(shape) else block[self.dim])
+
+    def _length(self, shape: torch.Size) -> int:
+        return shape.numel() // self._rows(shape)
 
     @staticmethod
     def _is_vector(shape: torch.Size) -> bool:
@@ -71,31 +104,36 @@ class Sphere(Constraint):
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
         if not isinstance(self.radius, float):
             return None
-        length = shape.numel() if self._is_vector(shape) else shape.numel() // shape[self.dim]
-        return (self.radius, self.equality, length)
+        columns = shape[1] if self._divides(shape) else None
+        return (self.radius, self.equality, self._length(shape), columns)
 
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
-        """Rows × row length; a vector is one row."""
+        """Rows × row length, a vector is one row; or blocks × columns × column length."""
         shape = tensor.shape[batch_dims:]
         if self._is_vector(shape):
-            return tensor.unsqueeze(batch_dims)
+            return tensor.unflatten(batch_dims, (self.blocks, -1))
+        if self._divides(shape):
+            return tensor.unflatten(batch_dims, (self.blocks, -1)).mT
         dim = self.dim % len(shape) + batch_dims
         return tensor.movedim(dim, batch_dims).flatten(batch_dims + 1)
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         if self._is_vector(shape):
             return batch.reshape(shape)
+        if self._divides(shape):
+            return batch.mT.reshape(shape)
         dim = self.dim % len(shape)
         moved = [shape[dim], *shape[:dim], *shape[dim + 1 :]]
         return batch.reshape(moved).movedim(0, dim)
 
     def describe(self) -> dict[str, Any]:
-        return {
+        own = {
             "kind": "Sphere",
             "radius": self.radius,
             "equality": self.equality,
             "dim": self.dim,
         }
+        return own if self.blocks == 1 else {**own, "blocks": self.blocks}
 
     def check_dtype(self, dtype: torch.dtype) -> None:
         check_scale("radius", self.radius, dtype)
@@ -189,7 +227,7 @@ class Sphere(Constraint):
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = sum(shape.numel() for shape in shapes)
-        rows = sum(1 if self._is_vector(shape) else shape[self.dim] for shape in shapes)
+        rows = sum(self._rows(shape) for shape in shapes)
         return total - rows if self.equality else total
 
     def cotangency(self, state: State) -> Tensor:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from colangevin.optimizers.saving import copied, same
+from colangevin.constraints.base import same_values
+from colangevin.optimizers.saving import copied
 
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
@@ -109,7 +110,7 @@ def _check_groups(ensemble: Ensemble, saved: Any) -> None:
     own = [part.describe() for part in ensemble._groups]
     found = [group["constraints"] for group in saved]
     agree = len(own) == len(found) and all(
-        len(one) == len(other) and all(map(same, one, other))
+        len(one) == len(other) and all(map(same_values, one, other))
         for one, other in zip(own, found, strict=True)
     )
     if not agree:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from colangevin.constraints import Constraint
+from colangevin.constraints.base import same_values
 from colangevin.optimizers.batches import (
     MASTER,
     MOMENTUM,
@@ -170,7 +171,7 @@ def _check_constraint(index: int, saved: Mapping[str, Any], group: dict[str, Any
             f"group {index} of the state dict has no constraint: it is of another optimizer; "
             "hand_over passes momenta from SGD"
         )
-    if not same(described, own):
+    if not same_values(described, own):
         raise ValueError(
             f"group {index} of the state dict has the constraint {described!r}, "
             f"the optimizer has {own!r}"
@@ -245,17 +246,4 @@ def same_rule(one: Constraint, other: Constraint) -> bool:
         return True
     if type(one) is not type(other) or getattr(one, "g", None) is not getattr(other, "g", None):
         return False
-    return same(one.describe(), other.describe())
-
-
-def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two descriptions of constraints agree."""
-    if one.keys() != other.keys():
-        return False
-    return all(_equal(one[key], other[key]) for key in one)
-
-
-def _equal(one: object, other: object) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one.shape == other.shape and torch.equal(one.cpu(), other.cpu().to(one.dtype))
-    return type(one) is type(other) and one == other
+    return same_values(one.describe(), other.describe())

@@ -39,3 +39,92 @@ else:
 
         globals().update({name: getattr(names, name) for name in names.__all__})
         globals()["__all__"] = list(names.__all__)
+
+
+from colangevin.constraints import Circle as Circle
+from colangevin.constraints import Constraint as Constraint
+from colangevin.constraints import General as General
+from colangevin.constraints import Orthogonal as Orthogonal
+from colangevin.constraints import Sphere as Sphere
+from colangevin.constraints import State as State
+from colangevin.constraints import Unconstrained as Unconstrained
+from colangevin.diagnostics import configurational_temperature as configurational_temperature
+from colangevin.diagnostics import friction_variable as friction_variable
+from colangevin.diagnostics import kinetic_temperature as kinetic_temperature
+from colangevin.ensemble import Ensemble as Ensemble
+from colangevin.errors import ColangevinError as ColangevinError
+from colangevin.errors import ConstraintError as ConstraintError
+from colangevin.errors import ConvergenceError as ConvergenceError
+from colangevin.errors import DivergenceWarning as DivergenceWarning
+from colangevin.errors import ProjectionWarning as ProjectionWarning
+from colangevin.optimizers import DHSGD as DHSGD
+from colangevin.optimizers import LOL as LOL
+from colangevin.optimizers import SGLD as SGLD
+from colangevin.optimizers import AdaptiveLangevin as AdaptiveLangevin
+from colangevin.optimizers import AdLaLa as AdLaLa
+from colangevin.optimizers import CoLA as CoLA
+from colangevin.optimizers import Langevin as Langevin
+from colangevin.optimizers import LangevinInLayers as LangevinInLayers
+from colangevin.optimizers import Multirate as Multirate
+from colangevin.optimizers import Rates as Rates
+from colangevin.optimizers import SubsetMultirate as SubsetMultirate
+from colangevin.optimizers import TemperatureScheduler as TemperatureScheduler
+from colangevin.optimizers import Violation as Violation
+from colangevin.optimizers import annealing as annealing
+from colangevin.optimizers import biases_slow as biases_slow
+from colangevin.optimizers import constrain_ as constrain_
+from colangevin.optimizers import cyclical as cyclical
+from colangevin.optimizers import fast_by_name as fast_by_name
+from colangevin.optimizers import hand_over as hand_over
+from colangevin.optimizers import input_biases_slow as input_biases_slow
+from colangevin.optimizers import last_layers_fast as last_layers_fast
+from colangevin.optimizers import parameter_groups as parameter_groups
+from colangevin.optimizers import partition as partition
+from colangevin.optimizers import penalty as penalty
+from colangevin.optimizers import random_subsets as random_subsets
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DHSGD",
+    "LOL",
+    "SGLD",
+    "AdLaLa",
+    "AdaptiveLangevin",
+    "Circle",
+    "CoLA",
+    "ColangevinError",
+    "Constraint",
+    "ConstraintError",
+    "ConvergenceError",
+    "DivergenceWarning",
+    "Ensemble",
+    "General",
+    "Langevin",
+    "LangevinInLayers",
+    "Multirate",
+    "Orthogonal",
+    "ProjectionWarning",
+    "Rates",
+    "Sphere",
+    "State",
+    "SubsetMultirate",
+    "TemperatureScheduler",
+    "Unconstrained",
+    "Violation",
+    "annealing",
+    "biases_slow",
+    "configurational_temperature",
+    "constrain_",
+    "cyclical",
+    "fast_by_name",
+    "friction_variable",
+    "hand_over",
+    "input_biases_slow",
+    "kinetic_temperature",
+    "last_layers_fast",
+    "parameter_groups",
+    "partition",
+    "penalty",
+    "random_subsets",
+]

@@ -296,6 +296,14 @@ class Constraint(ABC):
     def residual(self, state: State) -> Tensor:
         """g(q), relative to its scale."""
 
+    def violated(self, position: Tensor) -> Tensor:
+        """g(θ) of a batch for an equality, max(g(θ), 0) for an inequality, without a scale.
+
+        A soft penalty sums its squares: min over ξ of (g + ξ²)² is max(g, 0)². A geometry
+        without this method has no soft form.
+        """
+        raise TypeError(f"{type(self).__name__} has no soft form: it does not define violated()")
+
     @abstractmethod
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         """Π applied to an ambient vector, in momentum coordinates."""

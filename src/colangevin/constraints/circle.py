@@ -208,6 +208,10 @@ class Circle(Constraint):
         rounded = position.to(dtype)
         return within(rounded, bound)
 
+    def violated(self, position: Tensor) -> Tensor:
+        radius = self._radius(position)
+        return (position.square() - radius * radius).clamp_min(0.0)
+
     def residual(self, state: State) -> Tensor:
         assert state.slack is not None
         radius = self._radius(state.position)

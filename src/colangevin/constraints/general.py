@@ -199,6 +199,10 @@ class General(Constraint):
     def lift(self, position: Tensor) -> Tensor | None:
         return (-self.system.values(position)).clamp_min(0.0).sqrt() if self.inequality else None
 
+    def violated(self, position: Tensor) -> Tensor:
+        value = self.system.values(position)
+        return value.clamp_min(0.0) if self.inequality else value
+
     def residual(self, state: State) -> Tensor:
         point = self.system.join(state.position, state.slack)
         value, jacobian = self.system.equations(point)

@@ -161,6 +161,9 @@ class Orthogonal(Constraint):
         product = x.mT @ y
         return product if self.scale == 1.0 else product / self.scale**2
 
+    def violated(self, position: Tensor) -> Tensor:
+        return self.scale**2 * self.residual(State(position))
+
     def residual(self, state: State) -> Tensor:
         eye = torch.eye(state.position.shape[-1], dtype=state.position.dtype)
         return self._over_scale(state.position, state.position) - eye.to(state.position.device)

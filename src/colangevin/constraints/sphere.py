@@ -171,6 +171,11 @@ class Sphere(Constraint):
         floor = torch.finfo(norm.dtype).eps * (radius * radius)
         return ((radius - norm) * (radius + norm)).clamp_min(floor).sqrt()
 
+    def violated(self, position: Tensor) -> Tensor:
+        radius = self._radius(position)
+        value = position.square().sum(dim=-1) - radius * radius
+        return value if self.equality else value.clamp_min(0.0)
+
     def residual(self, state: State) -> Tensor:
         radius = self._radius(state.position)
         return (

@@ -7,6 +7,7 @@ from colangevin.optimizers.groups import parameter_groups as parameter_groups
 from colangevin.optimizers.handover import hand_over as hand_over
 from colangevin.optimizers.multirate import Multirate as Multirate
 from colangevin.optimizers.partitions import partition as partition
+from colangevin.optimizers.penalties import penalty as penalty
 from colangevin.optimizers.presets import LOL as LOL
 from colangevin.optimizers.presets import AdaptiveLangevin as AdaptiveLangevin
 from colangevin.optimizers.presets import AdLaLa as AdLaLa
@@ -49,5 +50,6 @@ __all__ = [
     "last_layers_fast",
     "parameter_groups",
     "partition",
+    "penalty",
     "random_subsets",
 ]

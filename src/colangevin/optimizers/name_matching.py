@@ -5,7 +5,7 @@ A pattern is one of these:
 - a string, compared with the names of the parameters as ``fnmatch`` does ("*.weight"; upper and
   lower case differ, and the whole name must match);
 - a type of module: the weights (not the biases) of all modules of this type;
-- a module: all of its parameters;
+- a module: all of its parameters (and buffers, where these are asked for);
 - a parameter: itself;
 - a tuple of these: all that any of them means.
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from torch import Tensor, nn
 
@@ -62,8 +62,24 @@ def named_parameters(model: nn.Module) -> list[NamedParameter]:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be an nn.Module, got {type(model).__name__}")
+    return _entries(model, model.named_parameters(remove_duplicate=False))
+
+
+def named_tensors(model: nn.Module) -> list[NamedParameter]:
+    """Every parameter and every buffer once, for patterns that mean states of a model.
+
+    Example:
+        >>> [entry.name for entry in named_tensors(nn.BatchNorm1d(2))][2:]
+        ['running_mean', 'running_var', 'num_batches_tracked']
+    """
+    entries = named_parameters(model)
+    # A buffer in a parameter's place: a matcher asks for its names and its identity only.
+    return entries + _entries(model, cast("Any", model.named_buffers(remove_duplicate=False)))
+
+
+def _entries(model: nn.Module, named: Iterable[tuple[str, nn.Parameter]]) -> list[NamedParameter]:
     found: dict[int, list[tuple[str, nn.Parameter]]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
+    for name, parameter in named:
         found.setdefault(id(parameter), []).append((name, parameter))
     entries = []
     for group in found.values():
@@ -92,7 +108,8 @@ def matches(pattern: object, entry: NamedParameter) -> bool:
         pairs = zip(entry.names, entry.owners, strict=True)
         return any(isinstance(owner, pattern) and is_weight(name) for name, owner in pairs)
     if isinstance(pattern, nn.Module):
-        return any(parameter is entry.parameter for parameter in pattern.parameters())
+        own = (*pattern.parameters(), *pattern.buffers())
+        return any(tensor is entry.parameter for tensor in own)
     if isinstance(pattern, Tensor):
         return pattern is entry.parameter
     raise TypeError(

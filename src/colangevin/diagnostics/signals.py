@@ -1,0 +1,182 @@
+"""What passes through the layers: norms of gradients, and singular values of layer products.
+
+The gradient of an early layer is a product of the Jacobians of the later ones. If their singular
+values are below 1 it vanishes with depth, if they are above 1 it explodes (section 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jacrev, vmap
+
+from colangevin.optimizers.name_matching import is_weight, named_parameters, select
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Product(NamedTuple):
+    """Singular values of the product of some first layers.
+
+    Attributes:
+        name: of the last layer in the product.
+        singular_values: from the largest to the smallest.
+    """
+
+    name: str
+    singular_values: Tensor
+
+    @property
+    def condition(self) -> float:
+        """The largest singular value over the smallest one."""
+        return float(self.singular_values[0] / self.singular_values[-1])
+
+
+def gradient_norms(
+    model: nn.Module, loss: Callable[[], Tensor], only: object = None
+) -> dict[str, float]:
+    """The norm of the loss's gradient for each parameter, over √(entries), by name.
+
+    It is the root mean square of the entries, so that layers of different sizes compare. The
+    ``grad`` of the parameters is not touched.
+
+    Args:
+        model: the network.
+        loss: computes the loss of this network.
+        only: a pattern of the parameters; by default all weights, without biases.
+
+    Raises:
+        ValueError: if a pattern matches nothing, or no parameter has a gradient.
+        TypeError: if an argument is of another type.
+
+    Example:
+        >>> model = nn.Linear(2, 1, bias=False)
+        >>> gradient_norms(model, lambda: 3 * model.weight.sum())
+        {'weight': 3.0}
+    """
+    entries = named_parameters(model)
+    chosen = (
+        [entry for entry in entries if any(map(is_weight, entry.names))]
+        if only is None
+        else select(only, entries, prefix="only: ")
+    )
+    moved = {entry.name: entry.parameter for entry in chosen if entry.parameter.requires_grad}
+    if not moved:
+        raise ValueError("no parameter that was chosen needs a gradient")
+    with torch.enable_grad():
+        value = loss()
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            raise TypeError(f"loss must return a number as a tensor, got {value!r}")
+        found = torch.autograd.grad(value.reshape(()), list(moved.values()), allow_unused=True)
+    return {
+        name: 0.0 if gradient is None else float(gradient.double().square().mean().sqrt())
+        for name, gradient in zip(moved, found, strict=True)
+    }
+
+
+def layer_products(model: nn.Module, only: object = nn.Linear) -> list[Product]:
+    """Singular values of W¹, W²W¹, W³W²W¹ … for layers that follow one another.
+
+    This is the linear part of the network. Activations are left out; for the network as it is,
+    see ``jacobian_spectrum``.
+
+    Args:
+        model: the network.
+        only: a pattern of the weights, in the order of the model.
+
+    Raises:
+        ValueError: if a weight is no matrix, or does not fit to the one before.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        >>> for layer in model:
+        ...     _ = layer.weight.data.copy_(torch.diag(torch.tensor([2.0, 1.0])))
+        >>> [product.singular_values.tolist() for product in layer_products(model)]
+        [[2.0, 1.0], [4.0, 1.0]]
+    """
+    whole: Tensor | None = None
+    found: list[Product] = []
+    for entry in select(only, named_parameters(model), prefix="only: "):
+        weight = entry.parameter.detach().double()
+        if weight.dim() != 2:
+            shape = tuple(weight.shape)
+            raise ValueError(
+                f"{entry.name} must be a matrix, got shape {shape}; see jacobian_spectrum for "
+                "networks of other layers"
+            )
+        if whole is not None and weight.shape[1] != whole.shape[0]:
+            raise ValueError(
+                f"{entry.name} takes {weight.shape[1]} inputs, but {found[-1].name} before it has "
+                f"{whole.shape[0]} outputs; name layers that follow one another"
+            )
+        whole = weight if whole is None else weight @ whole
+        found.append(Product(entry.name, torch.linalg.svdvals(whole)))
+    return found
+
+
+def jacobian_spectrum(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Singular values of ∂ output / ∂ input at each point, [points, rank], in evaluation mode.
+
+    Args:
+        model: the network.
+        inputs: [points, ...].
+
+    Raises:
+        ValueError: if there is no point.
+
+    Example:
+        >>> jacobian_spectrum(nn.Linear(3, 2), torch.randn(5, 3)).shape
+        torch.Size([5, 2])
+    """
+    if len(inputs) == 0:
+        raise ValueError("inputs must have at least one point, got none")
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    fixed = {name: tensor.detach() for name, tensor in state.items()}
+
+    def output(point: Tensor) -> Tensor:
+        return functional_call(model, fixed, (point.unsqueeze(0),)).reshape(-1)
+
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        jacobians = vmap(jacrev(output))(inputs.detach())
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    return torch.linalg.svdvals(jacobians.flatten(2).double())
+
+
+def plot_signals(
+    signals: Mapping[str, Mapping[str, float]] | Sequence[Product], axes: Axes
+) -> None:
+    """Draw gradient norms of networks by layer, or the singular values of layer products.
+
+    Args:
+        signals: for each network by name what ``gradient_norms`` returned; or what
+            ``layer_products`` returned.
+        axes: of matplotlib.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> axes = Figure().subplots()
+        >>> plot_signals({"SGD": {"0.weight": 1.0, "2.weight": 0.1}}, axes)
+        >>> axes.get_yscale()
+        'log'
+    """
+    if isinstance(signals, Mapping):
+        for name, norms in signals.items():
+            axes.plot(list(norms), list(norms.values()), "o-", label=name)
+        axes.set(xlabel="parameter", ylabel="root mean square of the gradient", yscale="log")
+        axes.legend(fontsize="small")
+    else:
+        for place, product in enumerate(signals):
+            values = product.singular_values
+            axes.plot([place] * len(values), values, "_", color="C0", markersize=12)
+        names = [product.name for product in signals]
+        axes.set_xticks(range(len(names)), names, rotation=30)
+        axes.set(xlabel="up to layer", ylabel="singular values", yscale="log")
+    axes.tick_params(axis="x", labelrotation=30)

@@ -1,0 +1,143 @@
+"""Distributions of weights, gradient norms and layer products against known numbers."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from colangevin import Orthogonal, constrain_
+from colangevin.diagnostics import (
+    fluctuation_temperature,
+    gradient_norms,
+    jacobian_spectrum,
+    layer_products,
+    loss_fluctuation,
+    point_effects,
+    weight_distributions,
+)
+
+
+def test_distributions_are_pooled_over_networks() -> None:
+    models = [nn.Linear(2, 1), nn.Linear(2, 1)]
+    for model, values in zip(models, ([0.001, 1.0], [-1.0, 0.5]), strict=True):
+        model.weight.data.copy_(torch.tensor([values]))
+    found = weight_distributions(models, "weight", bins=4)
+    weight = found["weight"]
+    assert list(found) == ["weight"]
+    assert weight.counts.tolist() == [1, 0, 1, 2]
+    assert (weight.total, weight.largest, weight.near_zero) == (4, 1.0, 0.25)
+    assert weight.mean == pytest.approx(0.12525)
+    assert float((weight.density * weight.edges.diff()).sum()) == pytest.approx(1.0)
+
+
+def test_weights_beyond_the_limit_are_in_no_bin_but_in_the_total() -> None:
+    model = nn.Linear(2, 1, bias=False)
+    model.weight.data.copy_(torch.tensor([[0.1, 5.0]]))
+    found = weight_distributions(model, limit=1.0, bins=2)["weight"]
+    assert (int(found.counts.sum()), found.total, found.largest) == (1, 2, 5.0)
+
+
+def test_distributions_refuse() -> None:
+    model = nn.Linear(2, 1)
+    with pytest.raises(ValueError, match="at least one network"):
+        weight_distributions([])
+    with pytest.raises(ValueError, match="same names"):
+        weight_distributions([model, nn.Linear(2, 1, bias=False)])
+    model.weight.data[0, 0] = math.nan
+    with pytest.raises(ValueError, match="weight must be finite"):
+        weight_distributions(model)
+
+
+def deep(depth: int, gain: float) -> nn.Sequential:
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(6, 6, bias=False) for _ in range(depth)]).double()
+    for layer in model:
+        layer.weight.data.mul_(gain)
+    return model
+
+
+def test_products_of_linear_layers_are_the_jacobian() -> None:
+    model = deep(3, 1.0)
+    products = layer_products(model)
+    whole = model[2].weight @ model[1].weight @ model[0].weight
+    torch.testing.assert_close(products[-1].singular_values, torch.linalg.svdvals(whole.detach()))
+    points = torch.randn(4, 6, dtype=torch.float64)
+    spectrum = jacobian_spectrum(model, points)
+    torch.testing.assert_close(spectrum, products[-1].singular_values.expand(4, 6))
+
+
+def test_orthogonal_layers_keep_singular_values_and_gradients() -> None:
+    model = deep(12, 0.3)
+    inputs, targets = torch.randn(9, 6).double(), torch.randn(9, 6).double()
+
+    def loss() -> torch.Tensor:
+        return (model(inputs) * targets).sum()
+
+    before = gradient_norms(model, loss)
+    assert max(before.values()) < 1e-6  # a product of twelve small matrices
+    assert layer_products(model)[-1].condition > 1e3
+    constrain_(model, {nn.Linear: Orthogonal()})
+    products = layer_products(model)
+    ones = torch.ones(6, dtype=torch.float64)
+    torch.testing.assert_close(products[-1].singular_values, ones, rtol=0, atol=1e-6)
+    after = gradient_norms(model, loss)
+    assert min(after.values()) > 0.5
+    assert max(after.values()) == pytest.approx(min(after.values()))  # a matrix, turned
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_signals_refuse() -> None:
+    with pytest.raises(ValueError, match=r"1.weight takes 4 inputs, but 0.weight before it has 3"):
+        layer_products(nn.Sequential(nn.Linear(2, 3), nn.Linear(4, 1)))
+    with pytest.raises(ValueError, match="must be a matrix"):
+        layer_products(nn.Conv2d(1, 1, 3), nn.Conv2d)
+    with pytest.raises(TypeError, match="loss must return a number"):
+        gradient_norms(nn.Linear(1, 1), lambda: 3.0)
+    with pytest.raises(ValueError, match="at least one point"):
+        jacobian_spectrum(nn.Linear(1, 1), torch.zeros(0, 1))
+
+
+def test_the_jacobian_of_batchnorm_in_evaluation_mode() -> None:
+    model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.BatchNorm1d(3, eps=0.0)).double()
+    model[1].running_var.copy_(torch.tensor([4.0, 9.0, 16.0]))
+    model.train()
+    scaled = torch.diag(1 / torch.tensor([2.0, 3.0, 4.0]).double()) @ model[0].weight.detach()
+    found = jacobian_spectrum(model, torch.randn(2, 3).double())
+    torch.testing.assert_close(found, torch.linalg.svdvals(scaled).expand(2, 3))
+    assert model.training
+    assert model[1].num_batches_tracked == 0
+
+
+def test_effects_of_points_on_a_linear_regression() -> None:
+    """∇(w·x − y)² = 2(w·x − y)(x, 1)."""
+    model = nn.Linear(2, 1).double()
+    inputs, targets = torch.randn(7, 2).double(), torch.randn(7, 1).double()
+    residual = (model(inputs) - targets).detach().squeeze(1)
+    expected = 2 * residual.abs() * (inputs.square().sum(dim=1) + 1).sqrt()
+    effects = point_effects(model, nn.functional.mse_loss, inputs, targets, step=0.5)
+    torch.testing.assert_close(effects, 0.5 * expected)
+    only = point_effects(model, nn.functional.mse_loss, inputs, targets, "bias")
+    torch.testing.assert_close(only, 2 * residual.abs())
+    with pytest.raises(ValueError, match="as many points"):
+        point_effects(model, nn.functional.mse_loss, inputs, targets[:3])
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 10])
+def test_temperature_of_a_basin_under_a_trend(degrees: int) -> None:
+    """The deviation of τ χ²/2 is τ √(d/2), to within √((2 + 12/d)/4n) of itself in n draws."""
+    temperature, draws = 3e-4, 20_000
+    generator = torch.Generator().manual_seed(degrees)
+    normals = torch.randn(draws, degrees, generator=generator, dtype=torch.float64)
+    losses = 0.7 - 0.2 * torch.linspace(0, 1, draws) + temperature / 2 * normals.square().sum(dim=1)
+    found = fluctuation_temperature(losses, degrees)
+    assert found == pytest.approx(temperature, rel=4 * math.sqrt((2 + 12 / degrees) / 4 / draws))
+
+
+def test_fluctuations_refuse() -> None:
+    with pytest.raises(ValueError, match="at least 10 numbers"):
+        loss_fluctuation(torch.zeros(3))
+    with pytest.raises(ValueError, match="finite"):
+        loss_fluctuation(torch.full((20,), math.nan))
+    with pytest.raises(ValueError, match="degrees must be at least 1"):
+        fluctuation_temperature(torch.rand(20), 0)

@@ -43,6 +43,7 @@ from colangevin.optimizers import input_biases_slow as input_biases_slow
 from colangevin.optimizers import last_layers_fast as last_layers_fast
 from colangevin.optimizers import parameter_groups as parameter_groups
 from colangevin.optimizers import partition as partition
+from colangevin.optimizers import penalty as penalty
 from colangevin.optimizers import random_subsets as random_subsets
 
 __all__ = [
@@ -86,5 +87,6 @@ __all__ = [
     "last_layers_fast",
     "parameter_groups",
     "partition",
+    "penalty",
     "random_subsets",
 ]

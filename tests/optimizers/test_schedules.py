@@ -204,3 +204,75 @@ class TestScheduler:
         sgd = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
         with pytest.raises(ValueError, match="SGD has a group without a temperature"):
             cl.TemperatureScheduler(sgd, cl.annealing(3))
+
+
+class TestAsLearningRateScheduler:
+    """Frameworks take what is a ``LRScheduler``; the learning rate is not its business."""
+
+    def test_never_sets_the_learning_rate(self) -> None:
+        optimizer = optimizer_at(1.0, 0.5)
+        scheduler = cl.TemperatureScheduler(optimizer, cl.annealing(4, shape="linear"))
+        assert isinstance(scheduler, torch.optim.lr_scheduler.LRScheduler)
+        for rate in (0.1, 0.03, 0.2):
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+            scheduler.step()
+            assert scheduler.get_last_lr() == scheduler.get_lr() == [rate, rate]
+            assert [group["lr"] for group in optimizer.param_groups] == [rate, rate]
+
+    def test_tensor_learning_rates_are_copied(self) -> None:
+        rate = torch.tensor(0.1)
+        optimizer = cl.CoLA([nn.Parameter(torch.zeros(1))], lr=rate, temperature=1.0)
+        scheduler = cl.TemperatureScheduler(optimizer, cl.annealing(4))
+        scheduler.get_last_lr()[0].fill_(7.0)  # type: ignore[union-attr]
+        assert float(optimizer.param_groups[0]["lr"]) == pytest.approx(0.1)
+
+    def test_one_after_another(self) -> None:
+        optimizer = optimizer_at(1.0)
+        schedulers = [
+            cl.TemperatureScheduler(optimizer, cl.annealing(4, final=0.2, shape="linear")),
+            cl.TemperatureScheduler(optimizer, lambda step: 0.1 * step),
+        ]
+        both = torch.optim.lr_scheduler.SequentialLR(optimizer, schedulers, milestones=[2])
+        seen = temperatures(optimizer)
+        for _ in range(4):
+            optimizer.step()
+            both.step()
+            seen += temperatures(optimizer)
+        assert seen == pytest.approx([1.0, 0.8, 0.0, 0.1, 0.2])
+        assert optimizer.param_groups[0]["lr"] == both.get_last_lr()[0] == 0.1
+
+    def test_chained_with_a_learning_rate_scheduler(self) -> None:
+        optimizer = optimizer_at(1.0)
+        rate = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        heat = cl.TemperatureScheduler(optimizer, cl.annealing(4, shape="linear"))
+        both = torch.optim.lr_scheduler.ChainedScheduler([rate, heat], optimizer)
+        optimizer.step()
+        both.step()
+        assert (optimizer.param_groups[0]["lr"], temperatures(optimizer)) == (0.05, [0.75])
+        resumed = optimizer_at(1.0)
+        twin = torch.optim.lr_scheduler.ChainedScheduler(
+            [
+                torch.optim.lr_scheduler.ExponentialLR(resumed, 0.5),
+                cl.TemperatureScheduler(resumed, cl.annealing(4, shape="linear")),
+            ],
+            resumed,
+        )
+        resumed.load_state_dict(optimizer.state_dict())
+        twin.load_state_dict(both.state_dict())
+        twin.step()
+        assert (resumed.param_groups[0]["lr"], temperatures(resumed)) == (0.025, [0.5])
+
+    def test_last_epoch_continues_from_the_same_initial_temperatures(self) -> None:
+        optimizer = optimizer_at(1.0, 0.5)
+        first = cl.TemperatureScheduler(optimizer, cl.annealing(4, shape="linear"))
+        first.step()
+        second = cl.TemperatureScheduler(optimizer, cl.annealing(4, shape="linear"), last_epoch=1)
+        assert temperatures(optimizer) == [0.5, 0.25]
+        assert second.last_step == second.last_epoch == 2
+        with pytest.raises(ValueError, match="group 0 has no initial_temperature; load the"):
+            cl.TemperatureScheduler(optimizer_at(1.0), cl.annealing(4), last_epoch=3)
+        for bad in (-2, 1.5):
+            with pytest.raises((ValueError, TypeError), match="last_epoch must be"):
+                cl.TemperatureScheduler(optimizer, cl.annealing(4), last_epoch=bad)  # type: ignore

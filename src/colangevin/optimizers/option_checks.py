@@ -35,6 +35,7 @@ METADATA = (
     "heun",
     # of schedulers, in torch and elsewhere
     "initial_lr",
+    "initial_temperature",
     "max_lr",
     "min_lr",
     "base_momentum",

@@ -10,12 +10,14 @@ import copy
 import types
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
+
+from colangevin.native import turned
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 Tensors: TypeAlias = "dict[str, Tensor]"
@@ -28,7 +30,8 @@ The count is of the training, not of the process: a resumed one must round in th
 KEPT = 8
 """Functions that are kept, one for each loss and shape of batches."""
 FEW = 4
-"""Inputs of a layer up to which its product is written out: a library call costs more."""
+"""Inputs of a layer up to which its product is written out: a library call costs more, and
+nothing can be fused with it."""
 
 
 class Found(NamedTuple):
@@ -126,10 +129,13 @@ class Gradients:
         tensors: Sequence[Tensor],
     ) -> Callable[..., Any] | None:
         """The compiled function; None, announced once, where there is no compiler."""
-        narrow = with_small_products(self._template)
-        eager = _vectorised(narrow, loss, self._penalty, names)
+        model = with_small_products(self._template)
+        narrow = narrow_weights(model)
+        eager = _vectorised(model, loss, self._penalty, names, narrow)
+        places = [i for i, name in enumerate(names[0]) if name in narrow]
         try:
-            made: Callable[..., Any] = torch.compile(eager, dynamic=False, fullgraph=True)
+            whole = torch.compile(eager, dynamic=False, fullgraph=True)
+            made = _turning(whole, places) if places else whole
             made(*tensors)
         except Exception as error:
             self.compile = False
@@ -174,13 +180,17 @@ def _vectorised(
     loss: Loss,
     penalty: Penalty | None,
     names: tuple[tuple[str, ...], tuple[str, ...]],
+    narrow: Collection[str] = (),
 ) -> Callable[..., Any]:
-    """The function of flat lists of tensors: a compiled call then has few checks to make."""
+    """The function of flat lists of tensors: a compiled call then has few checks to make.
+
+    The parameters in ``narrow`` and their gradients are turned, columns before rows.
+    """
     learned, rest = names
     kept = {name for name, _ in model.named_buffers()}
 
     def objective(position: tuple[Tensor, ...], others: Any, inputs: Any, targets: Any) -> Any:
-        own = dict(zip(learned, position, strict=True))
+        own = {n: t.mT if n in narrow else t for n, t in zip(learned, position, strict=True)}
         # Buffers may be changed by the forward pass.
         fixed = {n: t.clone() if n in kept else t for n, t in zip(rest, others, strict=True)}
         value = loss(functional_call(model, {**own, **fixed}, (inputs,)), targets)
@@ -212,15 +222,50 @@ def with_small_products(model: nn.Module) -> nn.Module:
         True
     """
     made = copy.deepcopy(model)
-    for module in made.modules():
-        if type(module) is nn.Linear and module.in_features <= FEW:
-            module.forward = types.MethodType(_small_product, module)  # type: ignore[method-assign]
+    for layer in _small_layers(made):
+        layer.forward = types.MethodType(_small_product, layer)  # type: ignore[method-assign]
     return made
 
 
+def _small_layers(model: nn.Module) -> list[nn.Linear]:
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    return [layer for layer in layers if type(layer) is nn.Linear and layer.in_features <= FEW]
+
+
 def _small_product(layer: nn.Linear, inputs: Tensor) -> Tensor:
-    columns = [inputs[..., k : k + 1] * layer.weight[:, k] for k in range(layer.in_features)]
-    total = columns[0]
-    for column in columns[1:]:
-        total = total + column
+    """Σ_k x_k w_k over the columns of the weight.
+
+    They come from ``unbind``, whose gradient is a stack; that of a slice is padded with zeros.
+    """
+    columns = zip(inputs.unbind(-1), layer.weight.mT.unbind(0), strict=True)
+    total: Any = sum(part.unsqueeze(-1) * column for part, column in columns)
     return total if layer.bias is None else total + layer.bias
+
+
+def narrow_weights(model: nn.Module) -> frozenset[str]:
+    """The weights of two and more columns in small products.
+
+    A vector instruction takes neighbours: their columns must lie in one piece.
+
+    Example:
+        >>> sorted(narrow_weights(nn.Sequential(nn.Linear(2, 50), nn.ReLU(), nn.Linear(50, 1))))
+        ['0.weight']
+    """
+    found = {id(layer.weight) for layer in _small_layers(model) if layer.in_features > 1}
+    return frozenset(name for name, p in model.named_parameters() if id(p) in found)
+
+
+def _turning(function: Callable[..., Any], places: Sequence[int]) -> Callable[..., Any]:
+    """A function of turned parameters as one of the parameters as they are."""
+
+    def run(*tensors: Tensor) -> Any:
+        given = list(tensors)
+        for place in places:
+            given[place] = turned(given[place])
+        gradients, *others = function(*given)
+        found = list(gradients)
+        for place in places:
+            found[place] = turned(found[place])
+        return found, *others
+
+    return run

@@ -5,5 +5,6 @@ from colangevin.native.library import load, reason
 from colangevin.native.normals import fill
 from colangevin.native.stiefel import DONE, Stacks, is_small
 from colangevin.native.table import suits
+from colangevin.native.turning import turned
 
-__all__ = ["DONE", "Stacks", "Table", "fill", "is_small", "load", "reason", "suits"]
+__all__ = ["DONE", "Stacks", "Table", "fill", "is_small", "load", "reason", "suits", "turned"]

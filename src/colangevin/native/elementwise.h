@@ -1,8 +1,9 @@
 /* Steps and normals over blocks, for one set of instructions. */
 #include "normals.h"
 
-TARGET static void NAMED(fill, VARIANT, float)(const Task *task, int64_t item, int64_t start,
-                                               int64_t count) {
+TARGET static void NAMED(fill, VARIANT, float)(const Task *task, int64_t item,
+                                               int64_t member, int64_t start, int64_t count) {
+    (void)member;
     const Fill *f = task->fills + item;
     float room[LARGEST + 2 * CHUNK];
     const float *made = NAMED(draw, VARIANT, noise)(room, f->first + start, count, f->seed,
@@ -10,8 +11,9 @@ TARGET static void NAMED(fill, VARIANT, float)(const Task *task, int64_t item, i
     memcpy((float *)(intptr_t)f->out + start, made, (size_t)count * sizeof(float));
 }
 
-TARGET static void NAMED(fill, VARIANT, double)(const Task *task, int64_t item, int64_t start,
-                                                int64_t count) {
+TARGET static void NAMED(fill, VARIANT, double)(const Task *task, int64_t item,
+                                                int64_t member, int64_t start, int64_t count) {
+    (void)member;
     const Fill *f = task->fills + item;
     float room[LARGEST + 2 * CHUNK];
     const float *made = NAMED(draw, VARIANT, noise)(room, f->first + start, count, f->seed,

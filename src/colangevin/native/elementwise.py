@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from colangevin.native.table import DTYPES, Fields, Kinds, Rows, places, signed
+from colangevin.native.table import DTYPES, Fields, Kinds, Rows, signed
 
 GEOMETRIES = {"free": 0, "circle": 1}
 
@@ -32,7 +32,7 @@ class Table(Rows):
     """
 
     # As in ``Segment`` of kernels.c.
-    fields: ClassVar[Fields] = Fields(gradient=3, seed=7, step=9, draw=10, length=12)
+    fields: ClassVar[Fields] = Fields(gradient=3, seed=7, step=9, draw=10, length=13)
     fixed_numbers: ClassVar[int] = 2
 
     def __init__(self, geometry: str, dtype: torch.dtype) -> None:
@@ -40,6 +40,8 @@ class Table(Rows):
         if geometry not in GEOMETRIES:
             raise ValueError(f"geometry must be one of {sorted(GEOMETRIES)}, got {geometry!r}")
         self.geometry = geometry
+        self._seeds: array[int] = array("q")
+        self._pointed = False
 
     def add(
         self,
@@ -85,17 +87,12 @@ class Table(Rows):
         kept = {name: self._keep(name, t, size) for name, t in given.items() if t is not None}
         if members < 1 or size % members:
             raise ValueError(f"members must divide the {size} entries, got {members}")
-        length = size * self.dtype.itemsize
-        columns = [
-            places(kept[name].pointer, length, members) if name in kept else [0] * members
-            for name in given
-        ]
-        lines: list[int] = []
-        for member, (*pointers, radii) in enumerate(zip(*columns, strict=True)):
-            noise = (signed(seed), signed(ordinal), 0, 0)
-            lines += [*pointers, 0, radii, size // members, first, *noise, row + member]
+        *pointers, radii = (kept[name].pointer if name in kept else 0 for name in given)
+        place = (size // members, first, 0, signed(ordinal), 0, 0, row, members)
+        self._seeds.extend([signed(seed)] * members)
+        self._pointed = False
         last, moves = row + members - 1, momentum is not None
-        self._append(lines, list(kept.values()), last, moves, members)
+        self._append([*pointers, 0, radii, *place], list(kept.values()), last, moves, members)
 
     def run(
         self,
@@ -123,11 +120,23 @@ class Table(Rows):
         """
         self._run(self._call, gradients, kinds, numbers, steps, draw, seeds)
 
+    def _set_seeds(self, seeds: Sequence[int] | None) -> None:
+        if seeds is not None:
+            if len(seeds) != len(self._seeds):
+                raise ValueError(f"seeds must be {len(self._seeds)}, got {len(seeds)}")
+            self._seeds[:] = array("q", map(signed, seeds))
+        if not self._pointed:
+            address, fields = self._seeds.buffer_info()[0], self.fields
+            for index, members in enumerate(self._members):
+                self._table[index * fields.length + fields.seed] = address
+                address += self._seeds.itemsize * members
+            self._pointed = True
+
     def _call(self, plan: Kinds, numbers: array[float], width: int) -> None:
         self._load("kernels", "cola_step")(
             DTYPES[self.dtype],
             GEOMETRIES[self.geometry],
-            len(self._table) // self.fields.length,
+            len(self._sizes),
             self._table.buffer_info()[0],
             len(plan.array),
             plan.address,

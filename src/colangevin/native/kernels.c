@@ -17,10 +17,11 @@ enum {
     THREADED = 1 << 15 /* numbers from which on threads are worth waking */
 };
 
-/* One row of the table that Python keeps. */
+/* One row of the table that Python keeps. The parameters of an ensemble's members lie one after
+ * the other, each with its seed and its row of numbers; ``size`` is that of one of them. */
 typedef struct {
-    int64_t position, momentum, slack, gradient, radius, size, first, seed, ordinal, step, draw,
-        row;
+    int64_t position, momentum, slack, gradient, radius, size, first, seeds, ordinal, step, draw,
+        row, members;
 } Segment;
 
 typedef struct {
@@ -29,8 +30,8 @@ typedef struct {
 
 typedef struct Task Task;
 struct Task {
-    void (*block)(const Task *, int64_t item, int64_t start, int64_t count);
-    int64_t (*size)(const Task *, int64_t item);
+    void (*block)(const Task *, int64_t item, int64_t member, int64_t start, int64_t count);
+    int64_t (*size)(const Task *, int64_t item, int64_t *members);
     int64_t items, length; /* of how many numbers a block is */
     int64_t geometry, n_actions, width, total;
     const Segment *segments;
@@ -49,29 +50,47 @@ static void share(const Task *task, int64_t part, int64_t parts) {
     const int64_t low = task->total / parts * part + task->total % parts * part / parts;
     const int64_t high =
         task->total / parts * (part + 1) + task->total % parts * (part + 1) / parts;
-    int64_t before = 0;
+    const int64_t length = task->length;
+    int64_t before = 0, members;
     for (int64_t item = 0; item < task->items && before < high; item++) {
-        const int64_t size = task->size(task, item), length = task->length;
-        int64_t start = low > before ? (low - before + length - 1) / length * length : 0;
-        for (; start < size && before + start < high; start += length)
-            task->block(task, item, start, size - start < length ? size - start : length);
-        before += size;
+        const int64_t size = task->size(task, item, &members);
+        int64_t member = size && low > before ? (low - before) / size : 0;
+        if (member > members) member = members;
+        for (before += member * size; member < members && before < high; member++) {
+            int64_t start = low > before ? (low - before + length - 1) / length * length : 0;
+            for (; start < size && before + start < high; start += length)
+                task->block(task, item, member, start,
+                            size - start < length ? size - start : length);
+            before += size;
+        }
+        before += (members - member) * size;
     }
 }
 
 static void work(void *task) { share(task, thread_number(), thread_count()); }
 
 static void run(Task *task, int64_t threads) {
+    int64_t members;
     task->total = 0;
-    for (int64_t item = 0; item < task->items; item++) task->total += task->size(task, item);
+    for (int64_t item = 0; item < task->items; item++) {
+        const int64_t size = task->size(task, item, &members);
+        task->total += size * members;
+    }
     if (threads > 1 && parallel && task->total >= THREADED)
         parallel(work, task, (unsigned)threads, 0);
     else
         share(task, 0, 1);
 }
 
-static int64_t segment_size(const Task *task, int64_t item) { return task->segments[item].size; }
-static int64_t fill_size(const Task *task, int64_t item) { return task->fills[item].size; }
+static int64_t segment_size(const Task *task, int64_t item, int64_t *members) {
+    *members = task->segments[item].members;
+    return task->segments[item].size;
+}
+
+static int64_t fill_size(const Task *task, int64_t item, int64_t *members) {
+    *members = 1;
+    return task->fills[item].size;
+}
 
 /* --- what Python calls --------------------------------------------------------------------- */
 
@@ -102,4 +121,33 @@ void cola_normals(int64_t dtype, int64_t n_jobs, const int64_t *jobs, int64_t th
         .fills = (const Fill *)jobs,
     };
     run(&task, threads);
+}
+
+/* --- matrices turned ------------------------------------------------------------------------- */
+
+/* For each of ``count`` matrices of rows × columns, one of which is small: to[c][r] = from[r][c]. */
+#define TURN(type)                                                                            \
+    static void turn_##type(int64_t count, int64_t rows, int64_t columns,                     \
+                            const type *restrict from, type *restrict to) {                   \
+        for (int64_t n = 0; n < count; n++, from += rows * columns, to += rows * columns) {   \
+            if (columns == 2) {                                                               \
+                LOOP(r, rows) to[r] = from[2 * r], to[rows + r] = from[2 * r + 1];            \
+            } else if (rows == 2) {                                                           \
+                LOOP(c, columns) to[2 * c] = from[c], to[2 * c + 1] = from[columns + c];      \
+            } else if (columns < rows) {                                                      \
+                for (int64_t c = 0; c < columns; c++)                                         \
+                    LOOP(r, rows) to[c * rows + r] = from[r * columns + c];                   \
+            } else {                                                                          \
+                for (int64_t r = 0; r < rows; r++)                                            \
+                    LOOP(c, columns) to[c * rows + r] = from[r * columns + c];                \
+            }                                                                                 \
+        }                                                                                     \
+    }
+TURN(float)
+TURN(double)
+
+void cola_turn(int64_t dtype, int64_t count, int64_t rows, int64_t columns, int64_t from,
+               int64_t to) {
+    if (dtype) turn_double(count, rows, columns, (double *)(intptr_t)from, (double *)(intptr_t)to);
+    else turn_float(count, rows, columns, (float *)(intptr_t)from, (float *)(intptr_t)to);
 }

@@ -326,16 +326,18 @@ static NAME(Block) NAME(block)(const Segment *s, int64_t start, int64_t count, d
 #undef AT
 }
 
-TARGET static void NAME(step)(const Task *task, int64_t item, int64_t start, int64_t count) {
+TARGET static void NAME(step)(const Task *task, int64_t item, int64_t member, int64_t start,
+                              int64_t count) {
     const Segment *s = task->segments + item;
-    const double *row = task->numbers + s->row * task->width;
+    const double *row = task->numbers + (s->row + member) * task->width;
     const int circle = task->geometry == CIRCLE;
-    NAME(Block) b = NAME(block)(s, start, count, row[1]);
+    const int64_t seed = ((const int64_t *)(intptr_t)s->seeds)[member];
+    NAME(Block) b = NAME(block)(s, member * s->size + start, count, row[1]);
     REAL room[BYTES / sizeof(REAL)];
     float rooms[2][BYTES / sizeof(REAL) + 2 * CHUNK];
     int64_t draws = s->draw;
 #define DRAW(i)                                                                               \
-    NOISE(draw)(rooms[i], s->first + start, count, s->seed, s->ordinal, s->step, draws++)
+    NOISE(draw)(rooms[i], s->first + start, count, seed, s->ordinal, s->step, draws++)
     REAL rate = (REAL)row[0];
     if (rate != 0 && !NAME(is_used_at_once)(task, s, row + 2)) {
         NAME(decay)(&b, room, rate);

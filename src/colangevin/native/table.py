@@ -89,18 +89,6 @@ def read_kinds(kinds: tuple[int, ...]) -> Kinds:
     return Kinds(made, made.buffer_info()[0], IMPULSE in kinds or DRIFT in kinds)
 
 
-def places(pointer: int, length: int, members: int) -> Sequence[int]:
-    """Where each of the members that are stacked in a memory begins.
-
-    Example:
-        >>> list(places(1000, 12, 3)), list(places(1000, 0, 2))
-        ([1000, 1004, 1008], [1000, 1000])
-    """
-    if members == 1 or length == 0:
-        return [pointer] * members
-    return range(pointer, pointer + length, length // members)
-
-
 class Fields(NamedTuple):
     """Where a row of the table has what changes with every step, and its length."""
 
@@ -151,7 +139,7 @@ class Rows:
     def _append(
         self, row: list[int], kept: Sequence[Kept], number: int, moves: bool, members: int = 1
     ) -> None:
-        """Add rows, one for each member, with their tensors; the first is the position."""
+        """Add a row with its tensors; the first is the position."""
         self._table.extend(row)
         self._members.append(members)
         self._sizes.append(kept[0].size)
@@ -187,9 +175,8 @@ class Rows:
         width = self._check(plan, len(gradients), len(steps), len(numbers))
         table, fields = self._table, self.fields
         pointers, copies = self._pointers(gradients)
-        if seeds is not None:
-            table[fields.seed :: fields.length] = array("q", map(signed, seeds))
-        table[fields.step :: fields.length] = self._per_row(steps)
+        self._set_seeds(seeds)
+        table[fields.step :: fields.length] = array("q", steps)
         table[fields.draw :: fields.length] = array("q", (draw,)) * len(pointers)
         table[fields.gradient :: fields.length] = pointers
         call(plan, numbers, width)
@@ -207,19 +194,15 @@ class Rows:
             raise ValueError(f"numbers must be {width * self._rows} or more, got {numbers}")
         return width
 
-    def _per_row(self, values: Sequence[int]) -> array[int]:
-        """A number for each row, from one for each tensor."""
-        if len(values) == len(self._table) // self.fields.length:
-            return array("q", values)
-        made = array("q")
-        for value, members in zip(values, self._members, strict=True):
-            made.extend(array("q", (value,)) * members)
-        return made
+    def _set_seeds(self, seeds: Sequence[int] | None) -> None:
+        """Give the rows their seeds, in the place of those they have."""
+        if seeds is not None:
+            self._table[self.fields.seed :: self.fields.length] = array("q", map(signed, seeds))
 
     def _pointers(self, gradients: Sequence[Tensor]) -> tuple[array[int], list[Tensor]]:
         """The memory of each row's gradient, and the copies that had to be made."""
         dtype, copies, pointers = self.dtype, [], array("q")
-        for gradient, size, members in zip(gradients, self._sizes, self._members, strict=True):
+        for gradient, size in zip(gradients, self._sizes, strict=True):
             plain = type(gradient) in PLAIN and gradient.dtype is dtype and gradient.is_cpu
             if not plain or gradient.numel() != size or gradient.layout is not torch.strided:
                 raise ValueError(
@@ -230,7 +213,7 @@ class Rows:
             if not gradient.is_contiguous() or gradient.is_neg():
                 gradient = gradient.detach().clone(memory_format=torch.contiguous_format)
                 copies.append(gradient)
-            pointers.extend(places(gradient.data_ptr(), size * dtype.itemsize, members))
+            pointers.append(gradient.data_ptr())
         return pointers, copies
 
     def _load(self, name: str, function: str) -> Callable[..., None]:

@@ -18,7 +18,7 @@ LAYERS = [
     {"ensemble"},
     {"diagnostics"},
     {"integrations"},
-    {"lab.experiments", "lab.bench"},
+    {"lab.experiments", "lab.bench", "lab.explorer"},
     {"lab.cli"},
     {"__main__"},
 ]

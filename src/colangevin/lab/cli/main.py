@@ -196,6 +196,19 @@ def doctor() -> None:
     raise typer.Exit(run_doctor())
 
 
+@app.command()
+def explore(
+    port: Annotated[int, typer.Option(help="Port of the page; 0 takes any that is free.")] = 8765,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address, open no browser.")
+    ] = False,
+) -> None:
+    """Watch a network learn: choose data, method and constraints on a local web page."""
+    from colangevin.lab.cli.explore_command import run_explore
+
+    raise typer.Exit(run_explore(port=port, browser=not no_browser))
+
+
 def run() -> None:
     """Run the program with the arguments of the process."""
     app(prog_name="cola")

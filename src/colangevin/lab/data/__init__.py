@@ -11,14 +11,18 @@ from colangevin.lab.data.corpora import (
     windows,
 )
 from colangevin.lab.data.idx import ImageData, fashion_mnist, mnist
+from colangevin.lab.data.planar import Blobs, Circles, Noise
 from colangevin.lab.data.spirals import FOUR_TURNS, TWO_TURNS, Spiral
 from colangevin.lab.data.trigonometric import Trigonometric
 
 __all__ = [
     "FOUR_TURNS",
     "TWO_TURNS",
+    "Blobs",
+    "Circles",
     "Corpus",
     "ImageData",
+    "Noise",
     "Spiral",
     "Trigonometric",
     "Vocabulary",

@@ -1,0 +1,1 @@
+"""The explorer: a local web page that trains small networks and shows what happens inside them."""

@@ -1,0 +1,231 @@
+"""A training as a Python program that uses the library and gives the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from colangevin.lab.explorer.recipes import CHANGE, Recipe, data_call, literal, recipe_of
+from colangevin.lab.explorer.spec import METHODS, Spec
+
+if TYPE_CHECKING:
+    from colangevin.lab.explorer.training import Training
+
+ACTIVATIONS = {
+    "relu": "nn.ReLU",
+    "tanh": "nn.Tanh",
+    "sigmoid": "nn.Sigmoid",
+    "gelu": "nn.GELU",
+    "sine": "Sine",
+}
+SINE = """
+class Sine(nn.Module):
+    def forward(self, inputs):
+        return inputs.sin()
+
+"""
+NORM = '''
+def bounded_norm(radius):
+    """The norm of the whole matrix is at most the radius."""
+    return cl.General(lambda weight: weight.square().sum() - radius**2, inequality=True)
+
+'''
+LOOP = '''
+def loss(outputs, labels):
+    return functional.binary_cross_entropy_with_logits(outputs[:, 0], labels)
+
+
+def accuracy(outputs, labels):
+    return ((outputs[:, 0] > 0) == (labels > 0.5)).float().mean().item()
+
+
+def change(old, make, model, seed):
+    """The next optimizer; momenta pass to it from the old one."""
+    if old is None:
+        return make(model, seed)
+    if isinstance(old, cl.Multirate):
+        old.release()
+        new = make(model, seed)
+        cl.hand_over(old.fast, new.fast)
+        cl.hand_over(old.slow, new.slow)
+        return new
+    return cl.hand_over(old, make(model, seed))
+
+
+def train(optimizers, seed):
+    """Train a network; ``optimizers`` has the first one, and those of later steps."""
+    torch.manual_seed(seed)
+    model = network()
+    batches = torch.Generator().manual_seed(seed)
+    optimizer, order = None, []
+    for step in range(STEPS + 1):
+        if step in optimizers:
+            optimizer = change(optimizer, optimizers[step], model, seed)
+        if step == STEPS:
+            break
+        if len(order) == 0:
+            order = torch.randperm(len(train_inputs), generator=batches)
+        batch, order = order[:BATCH], order[BATCH:]
+        optimizer.zero_grad()
+        value = loss(model(train_inputs[batch]), train_labels[batch])
+        if not value.isfinite():
+            break
+        value.backward()
+        optimizer.step()
+    return model
+
+
+results = {}
+for name, optimizers in RUNS.items():
+    for seed in SEEDS:
+        model = train(optimizers, seed)
+        with torch.no_grad():
+            train_outputs, test_outputs = model(train_inputs), model(test_inputs)
+        results[name, seed] = {
+            "train_loss": loss(train_outputs, train_labels).item(),
+            "test_loss": loss(test_outputs, test_labels).item(),
+            "train_accuracy": accuracy(train_outputs, train_labels),
+            "test_accuracy": accuracy(test_outputs, test_labels),
+        }
+        numbers = ", ".join(f"{key} {value:.6g}" for key, value in results[name, seed].items())
+        print(f"{name}, seed {seed}: {numbers}")
+'''
+
+
+def program(training: Training) -> str:
+    """The program of a training, up to the step that it has reached.
+
+    Example:
+        >>> from colangevin.lab.explorer.spec import parse
+        >>> from colangevin.lab.explorer.training import Training
+        >>> spec = parse({"a": {"method": "sgld"}, "network": {"width": 2}})
+        >>> "cl.SGLD(" in program(Training(spec))
+        True
+    """
+    spec = training.start
+    stages = {letter: list(_stages(training, letter)) for letter in spec.runs}
+    recipes = {
+        letter: [(step, recipe_of(run, spec.network["depth"])) for step, run in own]
+        for letter, own in stages.items()
+    }
+    used = [recipe for own in recipes.values() for _, recipe in own]
+    parts = [
+        _head(spec, used),
+        _data(spec),
+        _network(spec),
+        SINE if spec.network["activation"] == "sine" else "",
+        NORM if any("bounded_norm" in _rules(recipe) for recipe in used) else "",
+        *[
+            _maker(letter, place, step, recipe, spec.runs[letter]["method"])
+            for letter, own in recipes.items()
+            for place, (step, recipe) in enumerate(own)
+        ],
+        _table(spec, recipes, training.steps),
+        LOOP,
+    ]
+    return "".join(parts)
+
+
+def _stages(training: Training, letter: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The settings of a run, and the steps from which they hold."""
+    run = training.start.runs[letter]
+    yield 0, run
+    for change in training.changes:
+        if change["run"] == letter:
+            run = {**run, **change["values"]}
+            yield change["step"], run
+
+
+def _head(spec: Spec, used: list[Recipe]) -> str:
+    call = data_call(spec.data)
+    lines = ['"""A training of cola explore."""', ""]
+    if any("math.inf" in recipe.call.text() for recipe in used):
+        lines += ["import math", ""]
+    lines += [
+        "import torch",
+        "from torch import nn",
+        "from torch.nn import functional",
+        "",
+        "import colangevin as cl",
+    ]
+    if call is not None:
+        lines.append(f"from colangevin.lab.data import {call.name}")
+    lines += ["from colangevin.lab.models import mlp", ""]
+    lines.append("torch.set_num_threads(1)  # faster for small networks")
+    return "\n".join(lines) + "\n\n"
+
+
+def _data(spec: Spec) -> str:
+    call = data_call(spec.data)
+    if call is None:
+        points = ",\n    ".join(str(list(point)) for point in spec.data["points"])
+        return (
+            f"points = torch.tensor([\n    {points},\n])\n"
+            "test = torch.arange(len(points)) % 4 == 3  # every fourth point\n"
+            "test = test if test.any() else ~test\n"
+            "train = torch.arange(len(points)) % 4 != 3\n"
+            "train_inputs, train_labels = points[train, :2], points[train, 2]\n"
+            "test_inputs, test_labels = points[test, :2], points[test, 2]\n\n"
+        )
+    return (
+        f"data = {call.text()}\n"
+        f"generator = torch.Generator().manual_seed({spec.data['seed']})\n"
+        f"train_inputs, train_labels = data.sample({spec.data['train']}, generator=generator)\n"
+        f"test_inputs, test_labels = data.sample({spec.data['test']}, generator=generator)\n"
+        "train_labels, test_labels = train_labels.float(), test_labels.float()\n\n"
+    )
+
+
+def _network(spec: Spec) -> str:
+    network = spec.network
+    hidden = f"[{network['width']}] * {network['depth']}"
+    call = f"mlp(2, {hidden}, 1, {ACTIVATIONS[network['activation']]})"
+    return f"\ndef network():\n    return {call}\n\n"
+
+
+def _rules(recipe: Recipe) -> str:
+    rules = [f"{literal(key)}: {call.text()}" for key, call in recipe.rules.items()]
+    return "{" + ", ".join(rules) + "}"
+
+
+def _maker(letter: str, place: int, step: int, recipe: Recipe, method: str) -> str:
+    """The function that makes an optimizer."""
+    since = f", from step {step:,} on" if place else ""
+    lines = [f"\ndef {_name(letter, place)}(model, seed):", f'    """{METHODS[method]}{since}."""']
+    first = "model.parameters()"
+    if recipe.parts.startswith("cl."):
+        first = f"*{recipe.parts}(model)"
+    elif recipe.parts == "output":
+        groups = ", groups=groups" if recipe.rules else ""
+        first = f'cl.partition(model, by="output"{groups})'
+    elif recipe.rules:
+        first = "groups"
+    if recipe.rules:
+        lines += [
+            "    groups = cl.constrain_(",
+            "        model,",
+            f"        {_rules(recipe)},",
+            "    )",
+        ]
+    seed = {"seed": f"seed + {CHANGE * place}" if place else "seed"} if recipe.seeded else {}
+    arguments = [first, *[f"{key}={literal(value)}" for key, value in recipe.call.options.items()]]
+    arguments += [f"{key}={value}" for key, value in seed.items()]
+    lines += [
+        f"    return {recipe.call.name}(",
+        *[f"        {each}," for each in arguments],
+        "    )",
+    ]
+    return "\n".join(lines) + "\n\n"
+
+
+def _name(letter: str, place: int) -> str:
+    return f"optimizer_{letter}" + (f"_{place + 1}" if place else "")
+
+
+def _table(spec: Spec, recipes: dict[str, list[tuple[int, Recipe]]], steps: int) -> str:
+    rows = []
+    for letter, own in recipes.items():
+        makers = ", ".join(f"{step}: {_name(letter, i)}" for i, (step, _) in enumerate(own))
+        rows.append(f'    "{letter.upper()}": {{{makers}}},\n')
+    batch, seeds = spec.training["batch"], spec.seeds
+    return f"\nRUNS = {{\n{''.join(rows)}}}\nSTEPS, BATCH = {steps}, {batch}\nSEEDS = {seeds}\n\n"

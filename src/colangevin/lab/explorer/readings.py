@@ -1,0 +1,267 @@
+"""What the page shows of a training: numbers and small arrays, ready to be sent."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import colangevin as cl
+from colangevin.lab.explorer.building import Points
+from colangevin.lab.explorer.recipes import layer_names
+from colangevin.lab.explorer.training import Member, Training, loss_of
+
+GRID, SMALL_GRID = 56, 24
+"""Points along a side of the decision region, and of the small ones."""
+BINS = 41
+MOST_SHOWN = 240
+"""Weights on a circle, or singular values, in one picture."""
+MARGIN = 1.15
+DRAWING = 1.5
+"""Half the side of the square in which a user draws."""
+
+
+def packed(values: Tensor) -> str:
+    """Numbers between 0 and 1 as bytes, base64.
+
+    Example:
+        >>> packed(torch.tensor([0.0, 1.0]))
+        'AP8='
+    """
+    whole = (values.nan_to_num(0.5).clamp(0.0, 1.0) * 255.0).round().to(torch.uint8)
+    return base64.b64encode(bytes(whole.flatten().tolist())).decode()
+
+
+def packed_signed(values: Tensor) -> str:
+    """Numbers between −1 and 1 as bytes, base64: 0 is 127.5."""
+    return packed((values + 1.0) / 2.0)
+
+
+def rounded(value: float | None) -> float | None:
+    """A number for JSON: six digits; None if it is not finite."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.6g}")
+
+
+# --- the data -----------------------------------------------------------------------------
+
+
+def bounds_of(points: Points, drawn: bool = False) -> list[float]:
+    """The square that the decision region covers: left, right, bottom, top.
+
+    Where the user draws, it has room around the points and stays where it is.
+    """
+    if drawn:
+        reach = max(
+            DRAWING, float(torch.cat([points.train_inputs, points.test_inputs]).abs().max())
+        )
+        return [-reach, reach, -reach, reach]
+    both = torch.cat([points.train_inputs, points.test_inputs])
+    low, high = both.amin(dim=0), both.amax(dim=0)
+    centre, half = (low + high) / 2.0, float((high - low).max()) / 2.0 * MARGIN or 1.0
+    x, y = centre.tolist()
+    return [x - half, x + half, y - half, y + half]
+
+
+def grid_of(bounds: Sequence[float], side: int) -> Tensor:
+    """The points of the decision region, row by row from the top: [side · side, 2].
+
+    Example:
+        >>> grid_of([0.0, 1.0, 0.0, 1.0], 2)[0]
+        tensor([0.2500, 0.7500])
+    """
+    left, right, bottom, top = bounds
+    centres = (torch.arange(side) + 0.5) / side
+    x, y = left + (right - left) * centres, top - (top - bottom) * centres
+    return torch.stack([x.repeat(side), y.repeat_interleave(side)], dim=1)
+
+
+def problem(training: Training) -> dict[str, Any]:
+    """What stays the same during a training: points and axes."""
+    points = training.points
+    bounds = bounds_of(points, training.spec.data["kind"] == "drawn")
+    low = torch.tensor([bounds[0], bounds[2]])
+    side = bounds[1] - bounds[0]
+
+    def sent(inputs: Tensor, labels: Tensor) -> dict[str, Any]:
+        place = ((inputs - low) / side * 4095.0).round().clamp(0, 4095).int()
+        return {"places": place.flatten().tolist(), "classes": labels.int().tolist()}
+
+    return {
+        "bounds": [rounded(value) for value in bounds],
+        "train": sent(points.train_inputs, points.train_labels),
+        "test": sent(points.test_inputs, points.test_labels),
+        "seeds": training.spec.seeds,
+        "layers": list(weights_of(training.runs["a"][0])),
+        "spec": training.start.plain(),
+    }
+
+
+# --- one run ------------------------------------------------------------------------------
+
+
+def scores(member: Member, points: Points) -> list[float | None]:
+    """Training loss, test loss, training accuracy and test accuracy."""
+    found: list[float | None] = []
+    pairs = (
+        (points.train_inputs, points.train_labels),
+        (points.test_inputs, points.test_labels),
+    )
+    outputs = [(member.outputs(inputs), labels) for inputs, labels in pairs]
+    found += [float(loss_of(logits.unsqueeze(1), labels)) for logits, labels in outputs]
+    found += [float(((logits > 0) == (labels > 0.5)).float().mean()) for logits, labels in outputs]
+    return [rounded(value) for value in found]
+
+
+def weights_of(member: Member) -> dict[str, Tensor]:
+    """The weights of each layer by a name for readers."""
+    roles = layer_names(member.network["depth"])
+    names = [name for own in roles.values() for name in own]
+    table = dict(member.model.named_parameters())
+    titles = ["input", *(f"hidden {i}" for i in range(1, len(names) - 1)), "output"]
+    return {title: table[name].detach() for title, name in zip(titles, names, strict=True)}
+
+
+def rule_of(title: str, run: Mapping[str, Any]) -> tuple[str, float]:
+    """Constraint and radius of a layer in a run."""
+    role = title.split()[0]
+    if run["method"] in ("sgd", "sgdm", "multirate"):
+        return "none", 1.0
+    return run[role], run[f"{role}_radius"]
+
+
+def histogram(weight: Tensor, bound: float | None) -> dict[str, Any]:
+    """How the weights are spread, with the bound if there is one."""
+    largest = float(weight.abs().max())
+    reach = max(largest, bound or 0.0, 1e-6) * 1.05
+    if not math.isfinite(reach):
+        return {"counts": packed(torch.zeros(BINS)), "reach": None, "bound": rounded(bound)}
+    counts = torch.histc(weight, BINS, -reach, reach)
+    share = counts / counts.max().clamp(min=1.0)
+    return {"counts": packed(share), "reach": rounded(reach), "bound": rounded(bound)}
+
+
+def layers(member: Member, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The histogram of every layer."""
+    found = {}
+    for title, weight in weights_of(member).items():
+        kind, radius = rule_of(title, run)
+        bound = {"circle": radius, "orthogonal": 1.0, "none": None}.get(kind, radius)
+        found[title] = {"kind": kind, **histogram(weight, bound)}
+    return found
+
+
+def slack_of(member: Member, weight: Tensor, squares: Tensor, radius: float) -> Tensor:
+    """ξ of a constraint, or its size where the optimizer has not made it yet."""
+    parameter = next(p for p in member.model.parameters() if p.data_ptr() == weight.data_ptr())
+    slack = member.optimizer.state.get(parameter, {}).get("slack")
+    if isinstance(slack, Tensor) and slack.numel() == squares.numel():
+        return slack.detach().flatten()
+    return (radius**2 - squares).clamp(min=0.0).sqrt().flatten()
+
+
+def geometry(member: Member, run: Mapping[str, Any], title: str) -> dict[str, Any]:
+    """A layer on its constraint: points on the circle, or singular values."""
+    weight = weights_of(member)[title]
+    kind, radius = rule_of(title, run)
+    if not bool(weight.isfinite().all()):
+        return {"kind": kind, "picture": "none"}
+    if kind in ("circle", "sphere", "unit", "norm"):
+        return {"kind": kind, "picture": "circle", **_on_circle(member, weight, kind, radius)}
+    values = torch.linalg.svdvals(weight)
+    top = float(values.max())
+    shown = values[:: max(1, math.ceil(len(values) / MOST_SHOWN))]
+    return {
+        "kind": kind,
+        "picture": "singular",
+        "values": packed(shown / max(top, 1e-12)),
+        "largest": rounded(top),
+        "smallest": rounded(float(values.min())),
+    }
+
+
+def _on_circle(member: Member, weight: Tensor, kind: str, radius: float) -> dict[str, Any]:
+    if kind == "circle":
+        across = weight.flatten()
+    elif kind == "norm":
+        across = weight.norm().reshape(1)
+    else:
+        across = weight.norm(dim=1)
+    slack = torch.zeros_like(across)
+    if kind != "unit":
+        slack = slack_of(member, weight, across.square(), radius)
+    every = max(1, math.ceil(len(across) / MOST_SHOWN))
+    pair = torch.stack([across[::every], slack[::every]]) / radius
+    return {"values": packed_signed(pair.clamp(-1.0, 1.0)), "radius": rounded(radius)}
+
+
+def groups(member: Member) -> list[dict[str, Any]]:
+    """Temperature, friction variable and violation of each parameter group."""
+    optimizer = member.optimizer
+    if not isinstance(optimizer, cl.CoLA):
+        return []
+    readings = zip(
+        optimizer.param_groups,
+        cl.kinetic_temperature(optimizer),
+        cl.friction_variable(optimizer),
+        optimizer.violation(),
+        strict=True,
+    )
+    return [
+        {
+            "name": _group_name(group, index),
+            "kinetic": rounded(kinetic),
+            "target": rounded(float(group["temperature"])),
+            "friction": rounded(friction),
+            "violation": rounded(violation.residual),
+        }
+        for index, (group, kinetic, friction, violation) in enumerate(readings)
+    ]
+
+
+def _group_name(group: Mapping[str, Any], index: int) -> str:
+    return str(group.get("name", f"group {index + 1}"))
+
+
+# --- frames -------------------------------------------------------------------------------
+
+
+def region(member: Member, grid: Tensor) -> str:
+    """The probability of class 1 over the plane."""
+    return packed(member.outputs(grid).sigmoid())
+
+
+def run_frame(
+    training: Training, letter: str, bounds: Sequence[float], shown: int, layer: str
+) -> dict[str, Any]:
+    """All that the page shows of one run.
+
+    Args:
+        training: the training.
+        letter: which run.
+        bounds: of the decision region.
+        shown: the member whose inside is shown.
+        layer: the layer whose geometry is shown.
+    """
+    members, run = training.runs[letter], training.spec.runs[letter]
+    member = members[shown]
+    found = [scores(each, training.points) for each in members]
+    small: list[str] = []
+    if len(members) > 1:
+        grid = grid_of(bounds, SMALL_GRID)
+        small = [region(each, grid) for each in members]
+    return {
+        "scores": [list(column) for column in zip(*found, strict=True)],
+        "region": region(member, grid_of(bounds, GRID)),
+        "small": small,
+        "layers": layers(member, run),
+        "geometry": geometry(member, run, layer),
+        "groups": groups(member),
+        "stopped": [each.stopped for each in members],
+        "settings": {key: value for key, value in run.items() if key != "method"},
+    }

@@ -1,0 +1,455 @@
+// The page: settings, commands, frames.
+
+import { getChoices, Session } from "./api.js";
+import { Controls } from "./controls.js";
+import { Drawing } from "./drawing.js";
+import { picture, save } from "./exports.js";
+import { History } from "./history.js";
+import { copy, fromHash, toHash, usedNames, complete } from "./state.js";
+import { View } from "./view.js";
+
+const find = (id) => document.getElementById(id);
+const page = {
+  choices: null, session: null, spec: null, preset: null, start: null, changes: [], steps: 0,
+  state: "starting", times: [], past: null, controls: {}, replay: null, arriving: 0,
+};
+const history = new History();
+const view = new View(history, (what) => send("look", what));
+const drawing = new Drawing((points) => change("data", "points", points), () => {
+  view.cursor = drawing.cursor;
+  view.redraw();
+});
+
+// --- words -----------------------------------------------------------------------------------
+
+function announce(text) {
+  find("announce").textContent = text;
+}
+
+function complain(text) {
+  find("notice").textContent = text;
+  find("notice").hidden = !text;
+}
+
+async function attempt(work) {
+  try {
+    complain("");
+    return await work();
+  } catch (error) {
+    complain(error.message);
+    return null;
+  }
+}
+
+function send(what, more = {}) {
+  return attempt(() => page.session.command(what, more));
+}
+
+// --- settings --------------------------------------------------------------------------------
+
+function showSettings() {
+  const { spec, controls, choices } = page;
+  for (const section of ["data", "network", "training", "a", "b"]) {
+    const values = spec[section] ?? spec.a;
+    controls[section].set(values);
+    controls[section].show(usedNames(choices, section, values).filter((name) => fits(section, name)));
+    if (section === "a" || section === "b") find(`name-${section}`).textContent = title(values);
+  }
+  find("compare").checked = Boolean(spec.b);
+  find("tab-b").disabled = !spec.b;
+  if (!spec.b) showTab("a");
+  for (const button of find("presets").children) button.setAttribute("aria-pressed", String(button.dataset.preset === page.preset));
+}
+
+/** A radius only where there is one to choose; hidden weights only where there are any. */
+function fits(section, name) {
+  if (section !== "a" && section !== "b") return true;
+  const run = page.spec[section] ?? page.spec.a;
+  const role = name.replace("_radius", "");
+  if (role === "hidden" && page.spec.network.depth < 2) return false;
+  if (name.endsWith("_radius")) return !["none", "orthogonal"].includes(run[role]);
+  return !(name === "gamma" || name === "scheme") || !(run.method === "cola" && run.overdamped);
+}
+
+function title(run) {
+  const name = page.choices.sections.a.method.options[run.method];
+  const constrained = page.choices.used[run.method].includes("input");
+  const kinds = constrained ? ["input", "hidden", "output"].filter((l) => fits("a", l) || l !== "hidden").map((l) => run[l]).filter((k) => k !== "none") : [];
+  const unique = [...new Set(kinds)];
+  return unique.length ? `${name}, ${unique.join(" + ")}` : name;
+}
+
+function showTab(letter) {
+  for (const other of ["a", "b"]) {
+    find(`tab-${other}`).setAttribute("aria-selected", String(other === letter));
+    find(`tab-${other}`).tabIndex = other === letter ? 0 : -1;
+    find(`fields-${other}`).hidden = other !== letter;
+  }
+}
+
+let waiting = null;
+const pending = {};
+
+/** A control was moved: change the training, or start it again. */
+function change(section, name, value, complaint) {
+  if (complaint) return complain(complaint);
+  if (section === "data" && name === "kind" && value === "drawn" && !page.spec.data.points.length) page.spec.data.points = startingPoints();
+  page.spec[section][name] = value;
+  const live = (section === "a" || section === "b") && page.choices.live.includes(name);
+  if (live) {
+    pending[section] ??= {};
+    pending[section][name] = value;
+  } else {
+    pending.again = true;
+    page.preset = null;
+  }
+  showSettings();
+  if (section === "data" && name === "points") drawPoints();
+  clearTimeout(waiting);
+  waiting = setTimeout(flush, live ? 80 : 200);
+  return undefined;
+}
+
+/** Drawing begins with the points that are there. */
+function startingPoints() {
+  const { train, bounds } = view.problem ?? { train: { classes: [], places: [] }, bounds: [-1, 1, -1, 1] };
+  const scale = 2.6 / (bounds[1] - bounds[0]);
+  return train.classes.slice(0, 80).map((kind, i) => [
+    Number(((train.places[2 * i] / 4095 - 0.5) * (bounds[1] - bounds[0]) * scale).toFixed(3)),
+    Number(((train.places[2 * i + 1] / 4095 - 0.5) * (bounds[3] - bounds[2]) * scale).toFixed(3)),
+    kind,
+  ]);
+}
+
+/** Points appear at once, before the server has them. */
+function drawPoints() {
+  if (!view.problem) return;
+  const [left, right, bottom, top] = view.problem.bounds;
+  const classes = page.spec.data.points.map((p) => p[2]);
+  const places = page.spec.data.points.flatMap((p) => [((p[0] - left) / (right - left)) * 4095, ((p[1] - bottom) / (top - bottom)) * 4095]);
+  view.problem = { ...view.problem, train: { classes, places }, test: { classes: [], places: [] } };
+  view.redraw();
+}
+
+async function flush() {
+  const again = pending.again;
+  const changes = { a: pending.a, b: pending.b };
+  for (const key of Object.keys(pending)) delete pending[key];
+  if (!page.session) return;
+  if (again) {
+    await restart(page.spec, [], page.state === "playing");
+    return;
+  }
+  for (const [run, values] of Object.entries(changes)) if (values) await send("change", { run, values });
+}
+
+function enough(spec) {
+  const classes = new Set(spec.data.points.map((point) => point[2]));
+  if (spec.data.kind !== "drawn" || classes.size === 2) return true;
+  complain("Draw at least one point of each class.");
+  return false;
+}
+
+/** Start the training again; the settings of the page are its start. */
+async function restart(spec, changes = [], play = false, until = 0) {
+  if (!enough(spec)) return;
+  const done = await attempt(() => page.session.command("reset", { spec: copy(spec), changes }));
+  if (done && (play || until)) await send("play", until ? { until } : {});
+}
+
+// --- frames ----------------------------------------------------------------------------------
+
+function onProblem(problem) {
+  stopReplay();
+  history.clear();
+  page.past = null;
+  page.start = problem.spec;
+  page.spec = copy(problem.spec);
+  page.times = [];
+  view.begin(problem);
+  showSettings();
+  const drawn = problem.spec.data.kind === "drawn";
+  drawing.show(drawn, copy(problem.spec.data.points), problem.bounds);
+}
+
+function onFrame(frame) {
+  page.state = frame.state;
+  document.body.dataset.state = frame.state;
+  if (frame.state === "failed") return complain(frame.message);
+  if (frame.message) complain(frame.message);
+  const now = performance.now();
+  page.times = [...page.times.filter((time) => now - time < 2000), now];
+  page.steps = frame.steps;
+  page.changes = frame.changes;
+  adopt(frame);
+  history.add(frame);
+  document.body.dataset.steps = frame.steps;
+  showState(frame);
+  if (page.past === null) view.show(frame);
+  if (frame.state === "paused") remember();
+  return undefined;
+}
+
+/** The server's settings are the true ones, unless the user is moving a control. */
+function adopt(frame) {
+  for (const [letter, run] of Object.entries(frame.runs)) {
+    if (pending[letter] || pending.again) continue;
+    const own = page.spec[letter];
+    const other = Object.entries(run.settings).filter(([name, value]) => own && own[name] !== value);
+    if (other.length) {
+      Object.assign(own, run.settings);
+      showSettings();
+    }
+  }
+}
+
+function showState(frame) {
+  const playing = frame.state === "playing";
+  const fps = page.times.length > 2 ? ((page.times.length - 1) * 1000) / (page.times.at(-1) - page.times[0]) : 0;
+  find("rate").textContent = playing ? Math.round(frame.rate).toLocaleString("en") : "–";
+  find("fps").textContent = playing && fps ? fps.toFixed(0) : "–";
+  find("state").textContent = playing ? "running" : frame.state;
+  document.body.dataset.fps = fps.toFixed(1);
+  for (const id of ["play", "step", "step-many", "reset"]) find(id).disabled = false;
+  const text = playing ? "❚❚ Pause" : "▶ Play";
+  if (find("play").textContent !== text) {
+    find("play").textContent = text;
+    find("play").setAttribute("aria-pressed", String(playing));
+    announce(playing ? "The training runs." : `Paused at step ${frame.steps}.`);
+  }
+  const slider = find("history");
+  slider.max = Math.max(0, history.frames.length - 1);
+  if (page.past === null) slider.value = slider.max;
+  slider.setAttribute("aria-valuetext", `step ${(history.frames[slider.value] ?? frame).steps}`);
+}
+
+/** The address of the page is the training. */
+function remember() {
+  const hash = toHash(page.choices, page.start, page.changes, page.steps, page.preset);
+  if (location.hash !== `#${hash}`) window.history.replaceState(null, "", `#${hash}`);
+}
+
+// --- history ---------------------------------------------------------------------------------
+
+function goTo(index) {
+  const last = history.frames.length - 1;
+  page.past = index >= last ? null : Math.max(0, index);
+  find("history").value = page.past ?? last;
+  find("live").disabled = page.past === null;
+  const frame = history.frames[page.past ?? last];
+  document.body.dataset.shown = frame?.steps ?? "";
+  if (frame) view.show(frame);
+  find("history").setAttribute("aria-valuetext", `step ${frame?.steps ?? 0}`);
+}
+
+function stopReplay() {
+  clearInterval(page.replay);
+  page.replay = null;
+  find("replay").textContent = "▶ History";
+  document.body.dataset.replay = "";
+}
+
+function replay() {
+  if (page.replay) return stopReplay();
+  if (history.frames.length < 2) return undefined;
+  goTo(page.past ?? 0);
+  find("replay").textContent = "❚❚ History";
+  document.body.dataset.replay = "yes";
+  page.replay = setInterval(() => {
+    goTo((page.past ?? history.frames.length) + 1);
+    if (page.past === null) stopReplay();
+  }, 80);
+  return undefined;
+}
+
+// --- commands --------------------------------------------------------------------------------
+
+const toggle = () => send(page.state === "playing" ? "pause" : "play");
+
+async function compare(on) {
+  if (on === Boolean(page.spec.b)) return;
+  page.spec.b = on ? { ...copy(page.spec.a) } : null;
+  page.preset = null;
+  showSettings();
+  showTab(on ? "b" : "a");
+  await restart(page.spec, [], page.state === "playing");
+}
+
+async function loadPreset(name) {
+  const preset = page.choices.presets[name];
+  page.preset = name;
+  showStory(name);
+  await restart(complete(page.choices, preset.spec), [], true);
+}
+
+function showStory(name) {
+  find("story").hidden = !name;
+  if (name) find("story-text").textContent = page.choices.presets[name].story;
+}
+
+async function showCode() {
+  const text = await attempt(() => page.session.code());
+  if (text === null) return;
+  find("code-text").textContent = text;
+  find("code-dialog").showModal();
+}
+
+async function copyText(text, said) {
+  try {
+    await navigator.clipboard.writeText(text);
+    announce(said);
+    return true;
+  } catch {
+    complain(`Copy this by hand: ${text}`);
+    return false;
+  }
+}
+
+async function copyLink() {
+  await send("pause");
+  remember();
+  const hash = toHash(page.choices, page.start, page.changes, page.steps, page.preset);
+  if (await copyText(`${location.origin}/#${hash}`, "The link is copied.")) flash("copy-link", "Copied");
+}
+
+function flash(id, text) {
+  const before = find(id).textContent;
+  find(id).textContent = text;
+  setTimeout(() => { find(id).textContent = before; }, 1500);
+}
+
+async function exportPicture() {
+  const names = ["a", "b"].filter((l) => page.spec[l]).map((l) => `${l.toUpperCase()}: ${find(`name-${l}`).textContent}, h = ${page.spec[l].h}, test accuracy ${find(`test-accuracy-${l}`).textContent}, test loss ${find(`test-loss-${l}`).textContent}`);
+  save("cola-explore.png", await picture(`cola explore, step ${find("steps").textContent}`, names), "image/png");
+}
+
+async function exportRecord() {
+  const record = await attempt(() => page.session.record());
+  if (record) save("cola-explore.json", JSON.stringify(record, null, 1), "application/json");
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  view.recolour();
+}
+
+function shortcuts(event) {
+  const inside = event.target.closest("input, select, textarea, dialog, [role=application]");
+  if (inside || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === " " && event.target.closest("button, summary, a, pre")) return;
+  const last = history.frames.length - 1;
+  const actions = {
+    " ": toggle,
+    s: () => send("step"),
+    r: () => send("reset"),
+    c: () => compare(!page.spec.b),
+    l: () => goTo(last),
+    ArrowLeft: () => goTo((page.past ?? last) - 1),
+    ArrowRight: () => goTo((page.past ?? last) + 1),
+    "?": () => find("help-dialog").showModal(),
+  };
+  const action = actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+  if (!action || !page.session) return;
+  if (event.key.startsWith("Arrow") && event.target.closest("[role=tab]")) return;
+  event.preventDefault();
+  action();
+}
+
+// --- beginning -------------------------------------------------------------------------------
+
+function wire() {
+  const on = (id, event, action) => find(id).addEventListener(event, action);
+  on("play", "click", toggle);
+  on("step", "click", () => send("step"));
+  on("step-many", "click", () => send("step", { count: 100 }));
+  on("reset", "click", () => send("reset"));
+  on("pace", "change", (event) => send("pace", { steps: Number(event.target.value) }));
+  on("compare", "change", (event) => compare(event.target.checked));
+  on("layer", "change", (event) => send("look", { layer: event.target.value }));
+  on("show-test", "change", () => view.redraw());
+  on("history", "input", (event) => { stopReplay(); goTo(Number(event.target.value)); });
+  on("replay", "click", replay);
+  on("live", "click", () => { stopReplay(); goTo(history.frames.length - 1); });
+  on("copy-link", "click", copyLink);
+  on("export-picture", "click", exportPicture);
+  on("export-record", "click", exportRecord);
+  on("export-code", "click", showCode);
+  on("code-copy", "click", async () => { if (await copyText(find("code-text").textContent, "The program is copied.")) flash("code-copy", "Copied"); });
+  on("code-save", "click", () => save("cola_explore.py", find("code-text").textContent, "text/x-python"));
+  on("code-close", "click", () => find("code-dialog").close());
+  on("help", "click", () => find("help-dialog").showModal());
+  on("help-close", "click", () => find("help-dialog").close());
+  on("story-close", "click", () => showStory(null));
+  on("theme", "click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+  for (const letter of ["a", "b"]) {
+    on(`tab-${letter}`, "click", () => showTab(letter));
+    on(`tab-${letter}`, "keydown", (event) => {
+      if (!["ArrowLeft", "ArrowRight"].includes(event.key) || !page.spec.b) return;
+      const other = letter === "a" ? "b" : "a";
+      showTab(other);
+      find(`tab-${other}`).focus();
+    });
+    drawing.attach(find(`region-${letter}`));
+  }
+  addEventListener("keydown", shortcuts);
+  for (const link of document.querySelectorAll('a[href^="#"]')) {
+    // The address belongs to the training, so a jump within the page must not change it.
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      const target = document.querySelector(link.getAttribute("href"));
+      target.scrollIntoView();
+      target.focus({ preventScroll: true });
+    });
+  }
+  addEventListener("hashchange", () => attempt(() => follow(location.hash)));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => setTheme(event.matches ? "dark" : "light"));
+}
+
+function build(choices) {
+  for (const section of ["data", "network", "training", "a", "b"]) {
+    const fields = choices.sections[section === "b" ? "a" : section];
+    const live = section === "a" || section === "b" ? choices.live : [];
+    page.controls[section] = new Controls(find(`fields-${section}`), section, fields, live, (...what) => change(section, ...what));
+  }
+  for (const [name, preset] of Object.entries(choices.presets)) {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: preset.title });
+    button.dataset.preset = name;
+    button.addEventListener("click", () => loadPreset(name));
+    find("presets").append(button);
+  }
+}
+
+/** Go to the training of an address. */
+async function follow(hash) {
+  const wanted = fromHash(page.choices, hash);
+  page.preset = wanted.preset;
+  showStory(wanted.preset);
+  await restart(wanted.spec, wanted.changes, false, wanted.steps);
+}
+
+async function boot() {
+  setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  wire();
+  page.choices = await getChoices();
+  build(page.choices);
+  const first = Object.keys(page.choices.presets)[0] ?? null;
+  const hash = location.hash.length > 1 ? location.hash : first ? `#preset=${first}` : "";
+  const wanted = fromHash(page.choices, hash);
+  page.spec = wanted.spec;
+  page.start = wanted.spec;
+  page.preset = wanted.preset;
+  showStory(wanted.preset);
+  showSettings();
+  const on = { problem: onProblem, frame: onFrame, lost: () => complain("The connection to cola explore is lost. Start it again, then load this page again.") };
+  const open = (spec) => Session.open(copy(spec), on);
+  try {
+    page.session = await open(wanted.spec);
+  } catch (error) {
+    complain(error.message);
+    if (!error.message.includes("pages")) page.session = await open(page.choices.default);
+  }
+  if (page.session && (wanted.changes.length || wanted.steps)) await restart(wanted.spec, wanted.changes, false, wanted.steps);
+  document.body.dataset.ready = "yes";
+}
+
+boot().catch((error) => complain(error.message));

@@ -118,10 +118,10 @@ def _parts(recipe: Recipe, model: nn.Module) -> tuple[Any, ...]:
     if recipe.parts.startswith("cl."):
         return tuple(getattr(cl, recipe.parts[3:])(model))
     rules = {pattern: constraint_of(call) for pattern, call in recipe.rules.items()}
-    groups = cl.constrain_(model, rules)
-    return (
-        groups if recipe.parts == "groups" else cl.partition(model, by="output", groups=groups),
-    )
+    groups = cl.constrain_(model, rules) if rules else None
+    if recipe.parts == "output":
+        return (cl.partition(model, by="output", groups=groups),)
+    return (model.parameters() if groups is None else groups,)
 
 
 def replaced(

@@ -246,7 +246,7 @@ def make_app(registry: Registry | None = None) -> Starlette:
     Args:
         registry: the sessions; a new one if not given.
     """
-    server = Server(registry or Registry())
+    server = Server(Registry() if registry is None else registry)
     one = "/sessions/{session}"
     routes = [
         Route("/", server.file),

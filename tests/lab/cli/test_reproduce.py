@@ -195,6 +195,39 @@ def assert_one_line_error(result, *words: str) -> None:
         assert word in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--engine", "cloud"], ["engine must be one of 'local', 'ray'", "'cloud'"]),
+        (["--address", "10.0.0.5:6379"], ["--address is for --engine ray"]),
+        (["--gpus", "1"], ["--gpus is for --engine ray"]),
+    ],
+)
+def test_engines_that_are_not_there_and_their_options(tmp_path, arguments, words):
+    assert_one_line_error(smoke(tmp_path / "out", *arguments), *words)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--address", "port 7"], ["address must be host:port", "'port 7'"]),
+        (["--gpus", "-1"], ["gpus must be", "-1"]),
+    ],
+)
+def test_bad_options_of_ray(tmp_path, monkeypatch, arguments, words):
+    monkeypatch.setitem(sys.modules, "ray", object())
+    assert_one_line_error(smoke(tmp_path / "out", "--engine", "ray", *arguments), *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_engine_ray_without_ray_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    result = smoke(tmp_path / "out", "--engine", "ray")
+    assert_one_line_error(result, "needs the package ray", 'pip install ".[ray]"')
+    assert not list(tmp_path.iterdir())
+
+
 def test_unknown_experiment_is_refused(tmp_path):
     result = invoke("spirals", "--out", str(tmp_path))
     assert_one_line_error(result, "unknown experiment 'spirals'", "walks")

@@ -154,6 +154,16 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(help="Processes to use (default: one per processor).")
     ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local: processes of this machine; ray: tasks of a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of the Ray cluster: host:port (default: RAY_ADDRESS, this machine)."),
+    ] = None,
+    gpus: Annotated[
+        float | None, typer.Option(help="GPUs of each job on the Ray cluster (default: 0).")
+    ] = None,
 ) -> None:
     """Run an experiment of the paper; it can be stopped at any time and resumed."""
     from colangevin.lab.cli.reproduce_command import run_reproduce
@@ -169,6 +179,9 @@ def reproduce(
             out=out,
             resume=resume,
             jobs=jobs,
+            engine=engine,
+            address=address,
+            gpus=gpus,
         )
     )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from colangevin import checks
 from colangevin.errors import DataError, RecordError
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
 from colangevin.lab.cli.interrupt import interrupt_flag
@@ -19,8 +21,10 @@ from colangevin.lab.experiments.records import read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS, find
 from colangevin.lab.experiments.results import results_of
 from colangevin.lab.experiments.running import Plan, prepare
+from colangevin.lab.experiments.tasks import Engine, Local
 from colangevin.lab.experiments.wording import sentence
 
+RAY = "ray"
 USUAL = "laptop"
 """The scale whose time the list shows."""
 
@@ -35,23 +39,47 @@ def run_reproduce(
     resume: bool,
     jobs: int | None,
     about: str | None = None,
+    engine: str = Local.name,
+    address: str | None = None,
+    gpus: float | None = None,
 ) -> int:
     """Run the experiment, print the table, write figures and report; return the exit code."""
     console = Console()
-    try:
-        if name == "list":
-            _list(console) if about is None else _describe(find(about), console)
-            return 0
-        if about is not None:
-            raise ValueError(f"one experiment at a time, got {name} and {about}")
-        plan = prepare(find(name), scale, runs, seed, data, out, resume, jobs)
-    except (OSError, ValueError) as error:
-        complain("reproduce", error)
-        return BAD_ARGUMENT
     again = ["cola", "reproduce", name, "--scale", scale, "--seed", str(seed), "--out", str(out)]
-    for option, value in (("--runs", runs), ("--data", data), ("--jobs", jobs)):
+    for option, value in (
+        *(("--runs", runs), ("--data", data), ("--jobs", jobs), ("--address", address)),
+        *(("--gpus", gpus), ("--engine", None if engine == Local.name else engine)),
+    ):
         again += [] if value is None else [option, str(value)]
-    return _carry_out(plan, shlex.join([*again, "--resume"]), console)
+    with ExitStack() as stack:
+        try:
+            if name == "list":
+                _list(console) if about is None else _describe(find(about), console)
+                return 0
+            if about is not None:
+                raise ValueError(f"one experiment at a time, got {name} and {about}")
+            found = find(name)
+            place = stack.enter_context(_engine(engine, address, gpus))
+            plan = prepare(found, scale, runs, seed, data, out, resume, jobs, engine=place)
+        except (OSError, ValueError) as error:
+            complain("reproduce", error)
+            return BAD_ARGUMENT
+        return _carry_out(plan, shlex.join([*again, "--resume"]), console)
+
+
+def _engine(
+    name: str, address: str | None, gpus: float | None
+) -> AbstractContextManager[Engine | None]:
+    """Where the jobs run, by the names of the command line."""
+    checks.choice("engine", name, (Local.name, RAY))
+    if name == RAY:
+        from colangevin.lab.experiments.ray_engine import opened
+
+        return opened(address, gpus or 0.0)
+    for option, value in (("--address", address), ("--gpus", gpus)):
+        if value is not None:
+            raise ValueError(f"{option} is for --engine {RAY}; the engine {name} has none")
+    return nullcontext()
 
 
 def _carry_out(plan: Plan, again: str, console: Console) -> int:
@@ -76,10 +104,11 @@ def _carry_out(plan: Plan, again: str, console: Console) -> int:
 
 def _announce(plan: Plan, console: Console) -> None:
     settings, count = plan.settings, len(plan.jobs)
+    place = "" if plan.engine.name == Local.name else f", on the engine {plan.engine.name}"
     lines = [
         f"{plan.experiment.name}: {sentence(plan.experiment.title)}",
         f"Scale {settings['scale']}, {settings['runs']} runs, seed {settings['seed']}; "
-        f"{len(plan.todo)} of {count} jobs to do, {plan.processes} at once.",
+        f"{len(plan.todo)} of {count} jobs to do, {plan.processes} at once{place}.",
     ]
     console.print("\n".join(lines), markup=False, highlight=False)
 

@@ -38,11 +38,13 @@ class Log:
         data: data directory for the loaders, or None.
         order: place of the job among the experiment's.
         progress: told how much is done, returns whether to go on.
+        device: where the networks of the job are to be.
 
     Attributes:
         job: the job.
         directory: where the record is; a job may keep files of its own there.
         data: data directory for the loaders, or None.
+        device: where the networks of the job are.
         checkpoint: the checkpoint's file.
         loaded: the state that ``load`` has returned, or None.
 
@@ -67,7 +69,9 @@ class Log:
         *,
         order: int = 0,
         progress: Callable[[float], bool] = lambda done: True,
+        device: str = "cpu",
     ) -> None:
+        self.device = torch.device(device)
         self.job = job
         self.directory = directory
         self.data = data

@@ -1,4 +1,4 @@
-"""Run an experiment: its jobs over several processes, resumable at any time."""
+"""Run an experiment: its jobs over several processes or machines, resumable at any time."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from colangevin import checks
 from colangevin.errors import RecordError
-from colangevin.lab import machine
 from colangevin.lab.experiments import datasets
 from colangevin.lab.experiments.experiment import RUNS, Experiment, Job
-from colangevin.lab.experiments.job_log import Log, checkpoint_path, plain_settings, read_checkpoint
+from colangevin.lab.experiments.job_log import checkpoint_path, plain_settings, read_checkpoint
 from colangevin.lab.experiments.records import Record, Records, read_record, read_records
-from colangevin.lab.experiments.workers import KeepGoing, processors, run_queue
+from colangevin.lab.experiments.tasks import Engine, Local, Task
 from colangevin.lab.experiments.writing import sweep
 
 SEEDS = 2**30
@@ -42,6 +41,7 @@ class Plan:
         processes: how many jobs run at once.
         threads: of torch, for each of them.
         stale: files of an earlier run, which this one replaces.
+        engine: where the jobs run.
     """
 
     experiment: Experiment
@@ -53,6 +53,7 @@ class Plan:
     processes: int
     threads: int
     stale: tuple[Path, ...] = ()
+    engine: Engine = field(default_factory=Local)
 
 
 def prepare(
@@ -65,6 +66,7 @@ def prepare(
     resume: bool = False,
     jobs: int | None = None,
     anew: bool = False,
+    engine: Engine | None = None,
 ) -> Plan:
     """Check everything that can be checked before the first job starts.
 
@@ -78,6 +80,7 @@ def prepare(
         resume: go on with the records that are there.
         jobs: processes to use; None for one per processor.
         anew: replace records of the same jobs and scale that are there.
+        engine: where the jobs run; None for processes of this machine.
 
     Raises:
         ValueError: if an argument is out of range, data are missing, or records are in the way.
@@ -91,7 +94,8 @@ def prepare(
         raise ValueError(f"seed must lie between 0 and {SEEDS - 1}, got {seed}")
     settings = experiment.settings(scale, runs, seed)
     planned = experiment.jobs(settings)
-    available = processors() if jobs is None else checks.count("jobs", jobs)
+    engine = engine or Local()
+    available = engine.processors if jobs is None else checks.count("jobs", jobs)
     # Of all jobs, not of those that are left: a resumed one keeps its number of threads.
     processes = min(available, len(planned))
     directory = out / experiment.name
@@ -101,8 +105,9 @@ def prepare(
     if todo:
         datasets.check(experiment.data, data)
     _require_writable(directory)
-    threads = max(1, processors() // processes)
-    return Plan(experiment, settings, planned, todo, directory, data, processes, threads, stale)
+    threads = max(1, min(engine.processors // processes, engine.threads))
+    where = (directory, data, processes, threads, stale, engine)
+    return Plan(experiment, settings, planned, todo, *where)
 
 
 def run(plan: Plan, progress: Progress = lambda job, done: True) -> bool:
@@ -116,8 +121,9 @@ def run(plan: Plan, progress: Progress = lambda job, done: True) -> bool:
         DataError: if a job meets missing or damaged data.
         RecordError: if a checkpoint is damaged.
     """
+    device = plan.engine.device
     tasks = [
-        _Task(plan.experiment.run, job, order, plan.directory, plan.data, plan.threads)
+        Task(plan.experiment.run, job, order, plan.directory, plan.data, plan.threads, device)
         for order, job in enumerate(plan.jobs)
         if job.name in plan.todo
     ]
@@ -132,7 +138,7 @@ def run(plan: Plan, progress: Progress = lambda job, done: True) -> bool:
         for job in plan.jobs:
             if job.name not in plan.todo:  # killed between the last record and this
                 checkpoint_path(plan.directory, job.name).unlink(missing_ok=True)
-        results = run_queue(_work, tasks, report, plan.processes) if tasks else {}
+        results = plan.engine.run(tasks, report, plan.processes) if tasks else {}
     return len(results) == len(tasks) and all(results.values())
 
 
@@ -165,34 +171,6 @@ def reproduce(
     plan = prepare(experiment, scale, runs, seed, data, out, resume, jobs)
     run(plan)
     return read_records(plan.directory)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A job for a process of its own."""
-
-    run: Callable[[Job, Log], None]
-    job: Job
-    order: int
-    directory: Path
-    data: Path | None
-    threads: int
-
-
-def _work(task: _Task, keep_going: KeepGoing) -> bool:
-    """Do one job; return whether it is complete."""
-    checkpoint = checkpoint_path(task.directory, task.job.name)
-    threads = task.threads
-    if checkpoint.exists():  # another number of threads would change the last digits
-        threads = int(read_checkpoint(checkpoint)[0].versions.get("threads", threads))
-    with machine.threads(threads):
-        log = Log(task.job, task.directory, task.data, order=task.order, progress=keep_going)
-        if not checkpoint.exists():
-            log.start()
-        task.run(task.job, log)
-    if log.going and not log.record.complete:
-        raise RuntimeError(f"{task.job.name} of {task.job.experiment} ended without a result")
-    return log.record.complete
 
 
 def _files(directory: Path) -> dict[Path, Record]:

@@ -1,4 +1,9 @@
-"""Several long computations at once, each in its process, with progress and an early end."""
+"""Several long computations at once, each in its process, with progress and an early end.
+
+Why no pool of a library: those of ``concurrent.futures``, ``joblib`` and ``loky`` know neither
+progress nor an early end. If one process dies they end all others at once, which then cannot save.
+If the program itself is killed, their processes stay behind; these end with their next message.
+"""
 
 from __future__ import annotations
 
@@ -236,10 +241,11 @@ def _serve(link: Connection) -> None:
 
     with suppress(_Alone, EOFError, ConnectionError):
         while (message := link.recv_bytes()) != STOP:
-            send(*_outcome(message, keep_going))
+            send(*outcome(message, keep_going))
 
 
-def _outcome(message: bytes, keep_going: KeepGoing) -> tuple[str, Any]:
+def outcome(message: bytes, keep_going: KeepGoing) -> tuple[str, Any]:
+    """Do a pickled pair of work and task; return what came of it: a result, or an error."""
     try:
         work, task = pickle.loads(message)
         return RESULT, work(task, keep_going)

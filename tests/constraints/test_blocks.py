@@ -162,7 +162,6 @@ def test_a_radius_for_each_block_of_columns() -> None:
         (cl.Circle(torch.ones(2, 1, 1), blocks=3), (6, 4), "does not broadcast"),
         (cl.Sphere(torch.ones(5, 1), dim=1, blocks=3), (6, 4), "does not broadcast"),
     ],
-    ids=str,
 )
 def test_a_weight_that_cannot_be_divided_is_refused(
     constraint: cl.Constraint, shape: tuple[int, ...], message: str

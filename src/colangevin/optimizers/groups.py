@@ -65,18 +65,24 @@ def parameter_groups(
 
 
 def constrain_(
-    model: nn.Module, rules: Mapping[Any, Constraint | None], *, strict: bool = False
+    model: nn.Module,
+    rules: Mapping[Any, Constraint | None],
+    *,
+    strict: bool = False,
+    frozen: bool = False,
 ) -> list[dict[str, Any]]:
     """Put a model's weights on their manifolds, in place, and return the groups.
 
     Orthogonal weights become the nearest orthogonal ones. For a random weight this is an
     orthogonal initialisation. Weights beyond the radius of a circle or a max-norm are scaled
-    down. Frozen parameters (``requires_grad=False``) stay as they are.
+    down. Frozen parameters (``requires_grad=False``) stay as they are, unless ``frozen``.
 
     Args:
         model: the network.
         rules: as in ``parameter_groups``, with the same warning.
         strict: raise instead of moving a weight.
+        frozen: whether to put frozen parameters on their manifolds, too, such as those of an
+            averaged model.
 
     Returns:
         The groups that ``parameter_groups`` returns.
@@ -99,9 +105,11 @@ def constrain_(
     memory: dict[Tensor, dict[str, Any]] = {}
     for group in groups:
         if group["constraint"] is not None:
-            trained = _trained(group)
+            trained = group if frozen else _trained(group)
             if trained["params"]:
-                placements += Layout(trained, range(len(trained["params"])), memory).settle(strict)
+                placements += Layout(trained, range(len(trained["params"])), memory).settle(
+                    strict, frozen
+                )
     for placed in placements:
         placing.put(placed, memory)
     return groups

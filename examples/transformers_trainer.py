@@ -1,0 +1,95 @@
+"""The Trainer of Hugging Face: rules by name, gradient accumulation, a checkpoint, a resumption.
+
+python examples/transformers_trainer.py
+"""
+
+import logging
+import tempfile
+from typing import Any
+
+import torch
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    PrinterCallback,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
+
+import colangevin as cl
+from colangevin.integrations.transformers import Monitor, optimizer_from
+
+logging.getLogger("colangevin").setLevel(logging.ERROR)
+STEPS = 40
+RULES = {
+    "bert.encoder.*.attention.self.*.weight": cl.Orthogonal(),
+    "bert.encoder.*.dense.weight": cl.Sphere(radius=2.0),
+}
+
+
+def sentences(count: int = 256) -> list[dict[str, Any]]:
+    """Does the token 7 occur?"""
+    tokens = torch.randint(8, (count, 12), generator=torch.Generator().manual_seed(0))
+    return [{"input_ids": row, "labels": int((row == 7).any())} for row in tokens]
+
+
+def trainer(folder: str) -> Trainer:
+    set_seed(1)
+    config = BertConfig(
+        vocab_size=8,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=12,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    arguments = TrainingArguments(
+        folder,
+        max_steps=STEPS,
+        save_steps=STEPS // 2,
+        logging_steps=STEPS // 4,
+        per_device_train_batch_size=16,
+        gradient_accumulation_steps=2,
+        lr_scheduler_type="cosine",
+        use_cpu=True,
+        disable_tqdm=True,
+        report_to="none",
+    )
+    made = Trainer(
+        BertForSequenceClassification(config),
+        arguments,
+        train_dataset=sentences(),
+        callbacks=[Monitor()],
+        optimizer_cls_and_kwargs=optimizer_from(
+            RULES, lr=0.05, momentum=0.9, temperature=1e-7, seed=0
+        ),
+    )
+    made.remove_callback(PrinterCallback)
+    return made
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        whole = trainer(folder)
+        whole.train()
+        resumed = trainer(folder)
+        resumed.train(resume_from_checkpoint=f"{folder}/checkpoint-{STEPS // 2}")
+    history = [entry for entry in whole.state.log_history if "loss" in entry]
+    last = history[-1]["loss"]
+    again = [entry for entry in resumed.state.log_history if "loss" in entry][-1]["loss"]
+    print(f"loss {history[0]['loss']:.2f} -> {last:.2f}")
+    print(f"resumed after {STEPS // 2} of {STEPS} steps: the same loss: {again == last}")
+    same = [
+        torch.equal(one, two)
+        for one, two in zip(whole.model.parameters(), resumed.model.parameters(), strict=True)
+    ]
+    print(f"the same weights: {all(same)}")
+    worst = max(value for name, value in history[-1].items() if name.startswith("violation/"))
+    print(f"constraints hold to 1e-6: {worst < 1e-6}")
+
+
+if __name__ == "__main__":
+    main()

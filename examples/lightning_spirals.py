@@ -77,7 +77,7 @@ def main() -> None:
         whole = fit(folder, EPOCHS)
         fit(folder, EPOCHS // 2).save_checkpoint(folder / "half.ckpt")
         resumed = fit(folder, EPOCHS, folder / "half.ckpt")
-        logged = whole.logged_metrics
+        logged = whole.callback_metrics
     first, last, again = whole.model.losses[0], whole.model.losses[-1], resumed.model.losses[-1]
     print(f"loss {first:.3f} -> {last:.3f}")
     print(f"resumed after {EPOCHS // 2} of {EPOCHS} epochs: {again:.3f}, the same: {again == last}")

@@ -21,8 +21,7 @@ STEPS = 400
 def make() -> tuple[nn.Module, cl.CoLA]:
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
-    cl.constrain_(model, {"0.weight": cl.Orthogonal()})
-    groups = cl.parameter_groups(model, {"0.weight": cl.Orthogonal()})
+    groups = cl.constrain_(model, {"0.weight": cl.Orthogonal()})
     return model, cl.CoLA(groups, step_size=0.2, friction=1.0, temperature=1e-3, seed=0)
 
 
@@ -37,7 +36,9 @@ def train(model: nn.Module, optimizer: cl.CoLA, steps: int) -> float:
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout, force=True)
+    logger = logging.getLogger("training")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(logging.StreamHandler(sys.stdout))
     model, optimizer = make()
     last = train(model, optimizer, STEPS)
 
@@ -53,7 +54,7 @@ def main() -> None:
         optimizer.load_state_dict(saved[1])
         with SummaryWriter(folder) as writer:
             watch(optimizer, to_tensorboard(writer), every=20)
-            watch(optimizer, to_logging(), every=STEPS)
+            watch(optimizer, to_logging(logger), every=STEPS)
             again = train(model, optimizer, STEPS // 2)
         events = EventAccumulator(folder).Reload()
         steps = [event.step for event in events.Scalars("violation/0.weight")]

@@ -48,6 +48,28 @@ def test_frozen_weights_are_left_alone(bound: str, strict: bool) -> None:
     assert same(model[2].weight.clone(), before)
 
 
+@pytest.mark.parametrize("constraint", [cl.Circle("initial"), cl.Orthogonal()], ids=repr)
+def test_a_state_dict_with_frozen_weights_is_loaded(constraint: cl.Constraint) -> None:
+    model = frozen(1.0)
+    groups = cl.parameter_groups(model, {"*.weight": constraint})
+    optimizer = cl.CoLA(groups, lr=0.01, momentum=0.9)
+    optimizer.load_state_dict(optimizer.state_dict())
+    train(model, optimizer, range(3))
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+@every_bound
+def test_frozen_weights_are_put_on_their_manifold_on_demand(bound: str) -> None:
+    """An averaged model is often frozen."""
+    model, twin = frozen(), frozen()
+    twin[2].weight.requires_grad_(True)
+    rules = {"2.weight": CONSTRAINTS[bound]()}
+    cl.constrain_(model, rules, frozen=True)
+    cl.constrain_(twin, rules)
+    assert same(model[2].weight.clone(), twin[2].weight.detach().clone())
+    assert not model[2].weight.requires_grad
+
+
 @every_bound
 def test_a_weight_that_is_thawed_is_put_on_its_manifold(bound: str) -> None:
     model = frozen()

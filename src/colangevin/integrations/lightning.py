@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 try:
     from lightning.pytorch import Callback
 except ImportError:  # the older package has another Callback, and takes no other
@@ -22,8 +24,9 @@ class Monitor(Callback):
     """Logs violation, temperatures and friction of every optimizer of the module.
 
     The numbers are those of ``colangevin.integrations.readings``. They go to the loggers of the
-    ``Trainer``, as what the module logs itself. Optimizers that are not of this library are left
-    out. With several optimizers the names begin with their index, as "0/violation/weight".
+    ``Trainer``, and to its ``callback_metrics``, which ``EarlyStopping`` and others look at.
+    Optimizers that are not of this library are left out. With several optimizers the names begin
+    with their index, as "0/violation/weight".
 
     After training, also after an exception, the slow parameters of a ``Multirate`` get their
     ``requires_grad`` back.
@@ -50,12 +53,20 @@ class Monitor(Callback):
         if step == self._last or every == 0 or step % every:  # a batch may make no step
             return
         self._last = step
+        found = self._read(trainer)
+        trainer.callback_metrics.update({name: torch.tensor(n) for name, n in found.items()})
+        for logger in trainer.loggers:
+            logger.log_metrics(found, step=_place(trainer))
+
+    @staticmethod
+    def _read(trainer: Any) -> dict[str, float]:
         several = len(trainer.optimizers) > 1
+        found: dict[str, float] = {}
         for index, optimizer in enumerate(trainer.optimizers):
             if any(parts_of(optimizer)):
                 prefix = f"{index}/" if several else ""
-                found = readings(optimizer)
-                pl_module.log_dict({prefix + name: number for name, number in found.items()})
+                found |= {prefix + name: n for name, n in readings(optimizer).items()}
+        return found
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         for optimizer in trainer.optimizers:
@@ -63,3 +74,10 @@ class Monitor(Callback):
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self.on_train_end(trainer, pl_module)
+
+
+def _place(trainer: Any) -> int:
+    """Where Lightning draws what the module logs at this batch."""
+    loop = trainer.fit_loop.epoch_loop
+    place: int = getattr(loop, "_batches_that_stepped", trainer.global_step)
+    return place

@@ -107,9 +107,8 @@ def constrain_(
         if group["constraint"] is not None:
             trained = group if frozen else _trained(group)
             if trained["params"]:
-                placements += Layout(trained, range(len(trained["params"])), memory).settle(
-                    strict, frozen
-                )
+                layout = Layout(trained, range(len(trained["params"])), memory)
+                placements += layout.settle(strict, frozen)
     for placed in placements:
         placing.put(placed, memory)
     return groups

@@ -14,6 +14,7 @@ from torch.optim.optimizer import Optimizer
 
 from colangevin.constraints import Constraint
 from colangevin.constraints.base import same_values
+from colangevin.constraints.circle import RADIUS
 from colangevin.optimizers.batches import (
     MASTER,
     MOMENTUM,
@@ -210,6 +211,8 @@ def _check_entries(
 
 
 def _check_count(index: int, name: str, entry: Mapping[str, Any]) -> None:
+    if entry.keys() <= {RADIUS}:
+        return  # frozen, so it has made no step
     steps = float(entry[STEP]) if STEP in entry else math.nan
     if not (steps >= 0.0 and steps == int(steps)):
         raise ValueError(

@@ -112,6 +112,7 @@ class Ensemble:
         trained = {name for group in self._groups for name in group.names}
         self._frozen = {n: self._learned.pop(n) for n in list(self._learned) if n not in trained}
         self.active = list(range(len(self.seeds)))
+        self._own_seeds = list(self.seeds)
         self.removed: list[Removal] = []
         self.steps = self.epochs = self.fallbacks = 0
         self._native = wants_kernels(None)
@@ -214,11 +215,10 @@ class Ensemble:
         rest = {**self._frozen, **self._buffers} if self._frozen or self._buffers else {}
         batch = inputs.contiguous(), targets.contiguous()  # one memory layout is compiled
         found = self._gradients(loss, self._learned, rest, *batch, self.steps)
-        seeds = [self.seeds[i] for i in self.active]
         works = [
             work
             for group in self._groups
-            for work in group.works(found.gradients, seeds, self.steps, self._state)
+            for work in group.works(found.gradients, self._own_seeds, self.steps, self._state)
         ]
         carry_out(works)
         for group in self._groups:
@@ -265,7 +265,7 @@ class Ensemble:
         """
         sums = torch.zeros(len(self.seeds), dtype=torch.float64)
         data = batches_of(inputs, targets, len(self.seeds), per_member)
-        orders, count = data.orders([self.seeds[i] for i in self.active], self.epochs), 0
+        orders, count = data.orders(self._own_seeds, self.epochs), 0
         for piece in pieces(data.points, batch_size):
             if not self.active:
                 break
@@ -320,6 +320,7 @@ class Ensemble:
             for name, entry in entries.items()
         }
         self.active = [self.active[row] for row in chosen]
+        self._own_seeds = [self.seeds[i] for i in self.active]
         for group in self._groups:
             group.select(chosen)
         if self.active:

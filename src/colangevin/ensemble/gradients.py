@@ -64,6 +64,7 @@ class Gradients:
         self._template, self._penalty, self.compile = template, penalty, compile
         self._buffers = {name for name, _ in template.named_buffers()}
         self._functions: OrderedDict[tuple[object, ...], Callable[..., Any]] = OrderedDict()
+        self._last: tuple[Loss, tuple[object, ...], Callable[..., Any]] | None = None
         # Whether the module draws numbers: unknown until the first step of a training.
         self.random: bool | None = None
         self.random_state = torch.Generator().manual_seed(seed).get_state()
@@ -87,13 +88,18 @@ class Gradients:
             targets: likewise.
             step: how many steps the training has made.
         """
-        names = (tuple(learned), tuple(rest))
         tensors = (*learned.values(), *rest.values(), inputs, targets)
-        function = self._function(loss, names, tensors, self._wants_compiling(step))
-        gradients, buffers, losses = self._call(function, tensors)
+        compiling = self._wants_compiling(step)
+        kind = (inputs.shape, inputs.dtype, targets.shape, targets.dtype, compiling)
+        if self._last is None or self._last[0] is not loss or self._last[1] != kind:
+            # A function that is compiled notices by itself what else has changed in a loss.
+            names = (tuple(learned), tuple(rest))
+            self._last = loss, kind, self._function(loss, names, tensors, compiling)
+        gradients, buffers, losses = self._call(self._last[2], tensors)
+        kept = [name for name in rest if name in self._buffers] if rest else ()
         return Found(
-            dict(zip(names[0], gradients, strict=True)),
-            dict(zip((n for n in names[1] if n in self._buffers), buffers, strict=True)),
+            dict(zip(learned, gradients, strict=True)),
+            dict(zip(kept, buffers, strict=True)),
             losses,
         )
 
@@ -134,7 +140,8 @@ class Gradients:
         eager = _vectorised(model, loss, self._penalty, names, narrow)
         places = [i for i, name in enumerate(names[0]) if name in narrow]
         try:
-            whole = torch.compile(eager, dynamic=False, fullgraph=True)
+            options = _options(model)
+            whole = torch.compile(eager, dynamic=False, fullgraph=True, options=options)
             made = _turning(whole, places) if places else whole
             made(*tensors)
         except Exception as error:
@@ -173,6 +180,26 @@ def _identity(function: Any) -> tuple[object, ...]:
     values.append(getattr(function, "__self__", None))
     # What is kept under this key keeps the function, and so these objects.
     return (code, *map(id, values))
+
+
+def _options(model: nn.Module) -> Any:
+    """Options of the compiler: no checks of torch itself, and of a model that nobody else has.
+
+    Looking at all of their attributes before every call takes longer than a small step.
+    """
+    if not hasattr(torch.compiler, "skip_guard_on_all_nn_modules_unsafe"):
+        return None  # torch before 2.8 makes all checks
+
+    def wanted(guards: Sequence[Any]) -> list[bool]:
+        own = [guard.name for guard in guards if guard.has_value and guard.value is model]
+        own += ["__import_torch_dot_", "__import__('torch')", "__builtins_dict__"]
+        return [
+            guard.guard_type != "FUNCTORCH_STACK_MATCH"
+            and not any(name in guard.name for name in own)
+            for guard in guards
+        ]
+
+    return {"guard_filter_fn": wanted}
 
 
 def _vectorised(
@@ -265,7 +292,7 @@ def _turning(function: Callable[..., Any], places: Sequence[int]) -> Callable[..
         gradients, *others = function(*given)
         found = list(gradients)
         for place in places:
-            found[place] = turned(found[place])
+            found[place] = found[place].mT  # the kernels take it as it lies
         return found, *others
 
     return run

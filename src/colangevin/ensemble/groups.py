@@ -171,9 +171,11 @@ class MemberGroup:
         """What a step does to the group."""
         if self.rests:
             return []
-        layout = self.layout
-        slopes = dict(zip(layout.parameters, (gradients[n] for n in self.names), strict=True))
-        works = [self._work(batch, slopes, seeds, step, state_of) for _, batch in layout.batches]
+        slopes = [gradients[name] for name in self.names]
+        works = [
+            self._work(batch, [slopes[i] for i in indices], seeds, step, state_of)
+            for indices, batch in self.layout.batches
+        ]
         if not self.adaptive:
             return list(works)
         assert self.friction is not None
@@ -184,7 +186,7 @@ class MemberGroup:
     def _work(
         self,
         batch: Batch,
-        slopes: Mapping[Tensor, Tensor],
+        slopes: list[Tensor],
         seeds: Sequence[int],
         step: int,
         state_of: StateOf,
@@ -193,11 +195,10 @@ class MemberGroup:
             recipe, kernel = Recipe((), True, self._column("weight_decay")), None
         else:
             recipe, kernel = self._recipe(step == 0), self.layout.kernel(batch)
-        own = [slopes[parameter] for parameter in batch.parameters]
         if batch.constraint.fallible:
-            own = [finite(slope) for slope in own]
-        source = Source(seeds, [step] * len(batch.parameters))
-        return LangevinWork(batch, recipe, own, source, state_of, kernel, counted=False)
+            slopes = [finite(slope) for slope in slopes]
+        source = Source(seeds, [step] * len(slopes))
+        return LangevinWork(batch, recipe, slopes, source, state_of, kernel, counted=False)
 
     def _column(self, name: str) -> Scalar:
         values = [float(group[name]) for group in self.options]

@@ -12,6 +12,8 @@ from torch import Tensor
 from colangevin.native.table import DTYPES, Fields, Kinds, Rows, signed
 
 GEOMETRIES = {"free": 0, "circle": 1}
+COLUMNS = 13
+"""Where a row has the columns of a gradient that is turned."""
 
 
 class Table(Rows):
@@ -32,7 +34,7 @@ class Table(Rows):
     """
 
     # As in ``Segment`` of kernels.c.
-    fields: ClassVar[Fields] = Fields(gradient=3, seed=7, step=9, draw=10, length=13)
+    fields: ClassVar[Fields] = Fields(gradient=3, seed=7, step=9, draw=10, length=14)
     fixed_numbers: ClassVar[int] = 2
 
     def __init__(self, geometry: str, dtype: torch.dtype) -> None:
@@ -88,7 +90,7 @@ class Table(Rows):
         if members < 1 or size % members:
             raise ValueError(f"members must divide the {size} entries, got {members}")
         *pointers, radii = (kept[name].pointer if name in kept else 0 for name in given)
-        place = (size // members, first, 0, signed(ordinal), 0, 0, row, members)
+        place = (size // members, first, 0, signed(ordinal), 0, 0, row, members, 0)
         self._seeds.extend([signed(seed)] * members)
         self._pointed = False
         last, moves = row + members - 1, momentum is not None
@@ -120,6 +122,15 @@ class Table(Rows):
         """
         self._run(self._call, gradients, kinds, numbers, steps, draw, seeds)
 
+    def _pointers(self, gradients: Sequence[Tensor]) -> tuple[array[int], list[Tensor]]:
+        """As for all tables; matrices, one per member, may also be given column by column."""
+        given, columns = list(gradients), array("q", bytes(8 * len(gradients)))
+        for index, (gradient, members) in enumerate(zip(given, self._members, strict=True)):
+            if _is_turned(gradient, members):
+                given[index], columns[index] = gradient.mT, gradient.shape[-1]
+        self._table[COLUMNS :: self.fields.length] = columns
+        return super()._pointers(given)
+
     def _set_seeds(self, seeds: Sequence[int] | None) -> None:
         if seeds is not None:
             if len(seeds) != len(self._seeds):
@@ -144,3 +155,10 @@ class Table(Rows):
             width,
             torch.get_num_threads(),
         )
+
+
+def _is_turned(gradient: Tensor, members: int) -> bool:
+    """Whether a tensor is a matrix, or one per member, with rows and columns exchanged."""
+    if gradient.layout is not torch.strided or gradient.is_contiguous() or gradient.dim() < 2:
+        return False
+    return gradient.mT.is_contiguous() and gradient.shape[:-2].numel() == members

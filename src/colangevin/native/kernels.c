@@ -18,10 +18,11 @@ enum {
 };
 
 /* One row of the table that Python keeps. The parameters of an ensemble's members lie one after
- * the other, each with its seed and its row of numbers; ``size`` is that of one of them. */
+ * the other, each with its seed and its row of numbers; ``size`` is that of one of them. If
+ * ``columns`` is not 0 it is their number, and the gradient has one column after the other. */
 typedef struct {
     int64_t position, momentum, slack, gradient, radius, size, first, seeds, ordinal, step, draw,
-        row, members;
+        row, members, columns;
 } Segment;
 
 typedef struct {
@@ -146,8 +147,31 @@ void cola_normals(int64_t dtype, int64_t n_jobs, const int64_t *jobs, int64_t th
 TURN(float)
 TURN(double)
 
+typedef struct {
+    int64_t dtype, count, rows, columns, from, to;
+} Turn;
+
+static void turn(const Turn *t, int64_t first, int64_t last) {
+    const int64_t size = t->rows * t->columns, skip = first * size, count = last - first;
+    if (t->dtype)
+        turn_double(count, t->rows, t->columns, (double *)(intptr_t)t->from + skip,
+                    (double *)(intptr_t)t->to + skip);
+    else
+        turn_float(count, t->rows, t->columns, (float *)(intptr_t)t->from + skip,
+                   (float *)(intptr_t)t->to + skip);
+}
+
+static void turn_share(void *data) {
+    const Turn *t = data;
+    const int64_t part = thread_number(), parts = thread_count();
+    turn(t, t->count * part / parts, t->count * (part + 1) / parts);
+}
+
 void cola_turn(int64_t dtype, int64_t count, int64_t rows, int64_t columns, int64_t from,
-               int64_t to) {
-    if (dtype) turn_double(count, rows, columns, (double *)(intptr_t)from, (double *)(intptr_t)to);
-    else turn_float(count, rows, columns, (float *)(intptr_t)from, (float *)(intptr_t)to);
+               int64_t to, int64_t threads) {
+    Turn t = {dtype, count, rows, columns, from, to};
+    if (threads > 1 && parallel && count * rows * columns >= THREADED)
+        parallel(turn_share, &t, (unsigned)threads, 0);
+    else
+        turn(&t, 0, count);
 }

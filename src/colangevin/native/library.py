@@ -25,7 +25,7 @@ from colangevin.native.building import BuildError
 from colangevin.native.cache import UnsafeError
 
 FUNCTIONS = {
-    "kernels": {"cola_step": 9, "cola_normals": 4, "cola_turn": 6},
+    "kernels": {"cola_step": 9, "cola_normals": 4, "cola_turn": 7},
     "stiefel": {"cola_stiefel": 8, "cola_largest": 4},
 }
 """The functions of each library, and how many integers or addresses they take."""
@@ -39,7 +39,7 @@ for dtype, code in enumerate("fd"):
     x, v, y, g = (array.array(code, [value] * 40) for value in (0.6, 0.0, 0.8, 1.0))
     at = [a.buffer_info()[0] for a in (x, v, y, g)]
     seed = array.array("q", [1])
-    segment = array.array("q", [*at, 0, 40, 0, seed.buffer_info()[0], 2, 3, 0, 0, 1])
+    segment = array.array("q", [*at, 0, 40, 0, seed.buffer_info()[0], 2, 3, 0, 0, 1, 0])
     kinds = array.array("q", [1, 2, 3])
     numbers = array.array("d", [0.0, 1.0, 0.9, 1.0, 0.1, -0.1, 0, 0, 0.1, 0.1, 0])
     rest = [a.buffer_info()[0] for a in (segment, kinds, numbers)]

@@ -308,6 +308,21 @@ TARGET static void NAME(decay)(NAME(Block) *b, REAL *restrict room, REAL rate) {
     b->gradient = room;
 }
 
+/* The gradient of a matrix that is given column by column, in the order of the weights. */
+TARGET static void NAME(turn_gradient)(NAME(Block) *b, REAL *restrict room, const Segment *s,
+                                       int64_t member, int64_t start) {
+    const int64_t columns = s->columns, rows = s->size / columns;
+    const REAL *g = (const REAL *)(intptr_t)s->gradient + member * s->size;
+    if (columns == 2 && start % 2 == 0 && b->count % 2 == 0) {
+        const REAL *left = g + start / 2, *right = left + rows;
+        LOOP(i, b->count / 2) room[2 * i] = left[i], room[2 * i + 1] = right[i];
+    } else {
+        for (int64_t i = 0; i < b->count; i++)
+            room[i] = g[(start + i) % columns * rows + (start + i) / columns];
+    }
+    b->gradient = room;
+}
+
 /* Whether G' can be made where it is used: once, by a step that begins with an impulse and a
  * drift. A loop and its memory are saved. */
 static int NAME(is_used_at_once)(const Task *task, const Segment *s, const double *x) {
@@ -333,11 +348,12 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t member, in
     const int circle = task->geometry == CIRCLE;
     const int64_t seed = ((const int64_t *)(intptr_t)s->seeds)[member];
     NAME(Block) b = NAME(block)(s, member * s->size + start, count, row[1]);
-    REAL room[BYTES / sizeof(REAL)];
+    REAL room[BYTES / sizeof(REAL)], turned[BYTES / sizeof(REAL)];
     float rooms[2][BYTES / sizeof(REAL) + 2 * CHUNK];
     int64_t draws = s->draw;
 #define DRAW(i)                                                                               \
     NOISE(draw)(rooms[i], s->first + start, count, seed, s->ordinal, s->step, draws++)
+    if (s->columns) NAME(turn_gradient)(&b, turned, s, member, start);
     REAL rate = (REAL)row[0];
     if (rate != 0 && !NAME(is_used_at_once)(task, s, row + 2)) {
         NAME(decay)(&b, room, rate);

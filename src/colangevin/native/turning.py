@@ -27,6 +27,8 @@ def turned(matrices: Tensor) -> Tensor:
     *stack, rows, columns = matrices.shape
     out = torch.empty(*stack, columns, rows, dtype=matrices.dtype)
     count = matrices.numel() // max(1, rows * columns)
-    dtype, place = DTYPES[matrices.dtype], out.data_ptr()
-    kernels.cola_turn(dtype, count, rows, columns, matrices.data_ptr(), place)
+    kernels.cola_turn(
+        *(DTYPES[matrices.dtype], count, rows, columns),
+        *(matrices.data_ptr(), out.data_ptr(), torch.get_num_threads()),
+    )
     return out

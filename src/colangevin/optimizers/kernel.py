@@ -67,7 +67,7 @@ class Kernel:
         self._batch = batch
         self._table: Table | Stacks | None = None
         self._used: list[tuple[Tensor, str, Tensor | None]] = []
-        self._seeds: list[int] = []
+        self._seeds: Sequence[int] = ()
         self._recipe: Recipe | None = None
         self._momentum: str | None = None
         self._numbers = array("d")
@@ -134,10 +134,10 @@ class Kernel:
 
     def _new_seeds(self, source: Source) -> list[int] | None:
         """The seeds of all rows, if the table has not got them yet."""
-        if source.seeds == self._seeds:
+        if source.seeds is self._seeds or source.seeds == self._seeds:
             return None
-        self._seeds = list(source.seeds)
-        return self._seeds * len(self._batch.parameters)
+        self._seeds = source.seeds
+        return list(source.seeds) * len(self._batch.parameters)
 
     def _is_current(self, state_of: StateOf, recipe: Recipe) -> bool:
         assert self._table is not None
@@ -154,7 +154,7 @@ class Kernel:
         batch = self._batch
         table = self._new_table(batch.parameters[0].dtype)
         self._momentum = MOMENTUM if recipe.momentum else None
-        self._used, self._seeds = [], []
+        self._used, self._seeds = [], ()
         for index, parameter in enumerate(batch.parameters):
             entry = state_of[parameter]
             keys = [key for key in (self._momentum, SLACK) if key in entry]

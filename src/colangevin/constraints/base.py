@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -9,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from colangevin.constraints.sums import ALONE, Alone, Cut
 from colangevin.errors import ConstraintError
 
 Draw: TypeAlias = Callable[[Tensor], Tensor]
@@ -191,6 +193,9 @@ class Constraint(ABC):
     blocks: int = 1
     """How many blocks, one below the other, a weight consists of; each is constrained by itself."""
 
+    over: Alone = ALONE
+    """What adds up over the parts of a weight that is cut through copies of the manifold."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         """A subclass that changes ``drift`` or ``project`` is never bypassed in place."""
         super().__init_subclass__(**options)
@@ -273,6 +278,32 @@ class Constraint(ABC):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Plain values that identify the constraint, for a state dict."""
+
+    # --- parts ---------------------------------------------------------------------------
+
+    def cut(self, shape: torch.Size, dim: int) -> Cut:
+        """What it means that a weight of this shape is cut along a dimension."""
+        return Cut.NEVER
+
+    def part(
+        self, shape: torch.Size, first: Sequence[int], size: Sequence[int], over: Alone
+    ) -> Constraint:
+        """The geometry of a part of a weight, which is cut along dimensions that allow it.
+
+        Args:
+            shape: of the whole weight, which this geometry is bound to.
+            first: where the part begins, in each dimension.
+            size: how far it reaches.
+            over: adds up over the parts, where copies are cut through.
+        """
+        return self._with(over=over)
+
+    def _with(self, **values: object) -> Constraint:
+        """A copy with other values of what is no field."""
+        made = copy.copy(self)
+        for name, value in values.items():
+            object.__setattr__(made, name, value)
+        return made
 
     # --- geometry -----------------------------------------------------------------------
 
@@ -372,8 +403,10 @@ class Constraint(ABC):
         """½|p|² of each copy of the manifold, counted by the first dimension of the position."""
         state = self.close(state)
         assert state.momentum is not None
-        parts = [state.momentum, *([] if state.slack_momentum is None else [state.slack_momentum])]
-        return sum(rows_of(part.square()) for part in parts) / 2  # type: ignore[return-value]
+        square = self.over.sum(rows_of(state.momentum.square()))
+        if state.slack_momentum is not None:
+            square = square + rows_of(state.slack_momentum.square())
+        return square / 2
 
     def kinetic_energy(self, state: State) -> Tensor:
         """½|p|² summed over everything."""

@@ -26,6 +26,7 @@ from colangevin.constraints.base import (
     tame,
     within,
 )
+from colangevin.constraints.sums import Alone, Cut
 from colangevin.errors import ConstraintError
 
 INSIDE = 0.9
@@ -114,6 +115,19 @@ class Circle(Constraint):
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         return batch.reshape(shape)
+
+    def cut(self, shape: torch.Size, dim: int) -> Cut:
+        return Cut.BETWEEN
+
+    def part(
+        self, shape: torch.Size, first: Sequence[int], size: Sequence[int], over: Alone
+    ) -> Constraint:
+        radius = self.radius
+        if isinstance(radius, Tensor):
+            for dim, place in enumerate(zip(first, size, strict=True)):
+                radius = radius.expand(shape).narrow(dim, *place)
+                shape = radius.shape
+        return replace(self, radius=radius, blocks=1)
 
     def describe(self) -> dict[str, Any]:
         own = {"kind": "Circle", "radius": self.radius}

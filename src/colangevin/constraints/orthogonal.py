@@ -27,6 +27,7 @@ from colangevin.constraints.stiefel import (
     polish,
     quasi_newton,
 )
+from colangevin.constraints.sums import Alone, Cut
 from colangevin.errors import ConstraintError, ConvergenceError
 
 BLIND_ITERATIONS = 12
@@ -82,6 +83,8 @@ class Orthogonal(Constraint):
     scale: float = 1.0
     batch_dims: int = 0
     blocks: int = field(default=1, kw_only=True)
+    turned: ClassVar[bool | None] = None
+    """Whether a part of a weight is transposed, which its own shape does not tell."""
     fallible: ClassVar[bool] = True
     overflows_only: ClassVar[bool] = True
     quotient: ClassVar[bool] = True
@@ -125,13 +128,36 @@ class Orthogonal(Constraint):
         if self.blocks > 1:
             tensor, leading = tensor.unflatten(leading, (self.blocks, -1)), leading + 1
         matrix = tensor.flatten(leading + 1)
-        if matrix.shape[-2] < matrix.shape[-1]:
+        turned = matrix.shape[-2] < matrix.shape[-1] if self.turned is None else self.turned
+        if turned:
             matrix = matrix.mT
         return matrix.flatten(0, leading - 1) if leading else matrix.unsqueeze(0)
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
+        return (batch.mT if self._is_turned(shape) else batch).reshape(shape)
+
+    def _is_turned(self, shape: torch.Size) -> bool:
+        if self.turned is not None:
+            return self.turned
         rows, columns = self.matrix(shape)
-        return (batch.mT if rows < columns else batch).reshape(shape)
+        return rows < columns
+
+    def cut(self, shape: torch.Size, dim: int) -> Cut:
+        """Along the long side the parts of S = QᵀQ̄ and M = Q̄ᵀQ̄ add up; a square has two."""
+        if dim < self.batch_dims:
+            return Cut.BETWEEN
+        rows, columns = self.matrix(shape)
+        down = dim == self.batch_dims
+        if (down and self.blocks > 1) or (rows < columns if down else rows > columns):
+            return Cut.NEVER
+        return Cut.THROUGH
+
+    def part(
+        self, shape: torch.Size, first: Sequence[int], size: Sequence[int], over: Alone
+    ) -> Constraint:
+        rows, columns = self.matrix(shape)
+        across = list(size[self.batch_dims + 1 :]) != list(shape[self.batch_dims + 1 :])
+        return self._with(over=over, turned=rows < columns or (rows == columns and across))
 
     def describe(self) -> dict[str, Any]:
         own = {"kind": "Orthogonal", "scale": self.scale, "batch_dims": self.batch_dims}
@@ -156,21 +182,24 @@ class Orthogonal(Constraint):
             )
         return polar_factor(position) * self.scale
 
-    def _over_scale(self, x: Tensor, y: Tensor) -> Tensor:
-        """xᵀy / scale², the s × s overlap of two batches."""
-        product = x.mT @ y
-        return product if self.scale == 1.0 else product / self.scale**2
+    def _over_scale(self, *pairs: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+        """xᵀy / scale², the s × s overlaps of pairs of batches."""
+        products = self.over.sums(*(x.mT @ y for x, y in pairs))
+        if self.scale == 1.0:
+            return products
+        return tuple(product / self.scale**2 for product in products)
 
     def violated(self, position: Tensor) -> Tensor:
         return self.scale**2 * self.residual(State(position))
 
     def residual(self, state: State) -> Tensor:
         eye = torch.eye(state.position.shape[-1], dtype=state.position.dtype)
-        return self._over_scale(state.position, state.position) - eye.to(state.position.device)
+        (gram,) = self._over_scale((state.position, state.position))
+        return gram - eye.to(state.position.device)
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         """Π_Q P = P − ½Q(PᵀQ + QᵀP)/scale² (4.15)."""
-        overlap = self._over_scale(state.position, vector)
+        (overlap,) = self._over_scale((state.position, vector))
         return Vector(plus(vector, _times(state.position, overlap + overlap.mT), -0.5))
 
     def drift(self, state: State, step: Scalar) -> State:
@@ -228,8 +257,7 @@ class Orthogonal(Constraint):
         """Λ, and what is known about it."""
         tolerance = self.tolerance_in(proposal.dtype)
         look_every = 1 if proposal.device.type == "cpu" else BLIND_ITERATIONS
-        gram = self._over_scale(proposal, proposal)
-        overlap = self._over_scale(position, proposal)
+        gram, overlap = self._over_scale((proposal, proposal), (position, proposal))
         del proposal  # the iteration can have its memory
         # The largest entry of such a matrix is on its diagonal.
         lengths = gram.diagonal(dim1=-2, dim2=-1).clone()
@@ -247,15 +275,15 @@ class Orthogonal(Constraint):
         """The new weights where some have gone far, or the iteration has failed."""
         assert solved.failed is not None and solved.far is not None
         moved = proposal - _times(position, solved.multiplier)
-        moved[solved.far] = polish(moved[solved.far] / self.scale) * self.scale
+        moved[solved.far] = polish(moved[solved.far] / self.scale, self.over) * self.scale
         if bool(solved.failed.any()):
             moved[solved.failed] = self._polar(proposal[solved.failed])
         return moved
 
     def _polar(self, proposal: Tensor) -> Tensor:
-        if not bool(proposal.isfinite().all()):
+        if bool(self.over.sum((~proposal.isfinite()).sum())):
             raise ConvergenceError("the proposed orthogonal weight is not finite")
-        return polar_factor(proposal) * self.scale
+        return polar_factor(proposal, self.over) * self.scale
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = 0
@@ -267,8 +295,9 @@ class Orthogonal(Constraint):
 
     def cotangency(self, state: State) -> Tensor:
         assert state.momentum is not None
-        overlap = state.position.mT @ state.momentum
-        length = state.momentum.norm(dim=-2).amax(dim=-1)[..., None, None] * self.scale
+        overlap = self.over.sum(state.position.mT @ state.momentum)
+        squares = self.over.sum(state.momentum.square().sum(dim=-2))
+        length = squares.amax(dim=-1).sqrt()[..., None, None] * self.scale
         return (overlap + overlap.mT) / length.clamp_min(torch.finfo(overlap.dtype).tiny)
 
 

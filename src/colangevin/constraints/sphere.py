@@ -21,6 +21,7 @@ from colangevin.constraints.base import (
     tame,
 )
 from colangevin.constraints.circle import INSIDE, SLIGHT, check_broadcast
+from colangevin.constraints.sums import Alone, Cut
 from colangevin.errors import ConstraintError
 
 
@@ -126,6 +127,20 @@ class Sphere(Constraint):
         moved = [shape[dim], *shape[:dim], *shape[dim + 1 :]]
         return batch.reshape(moved).movedim(0, dim)
 
+    def cut(self, shape: torch.Size, dim: int) -> Cut:
+        if self.blocks > 1 and (self._divides(shape) or self._is_vector(shape)):
+            return Cut.NEVER
+        counts = dim == self.dim % len(shape) and not self._is_vector(shape)
+        return Cut.BETWEEN if counts else Cut.THROUGH
+
+    def part(
+        self, shape: torch.Size, first: Sequence[int], size: Sequence[int], over: Alone
+    ) -> Constraint:
+        radius, dim = self.radius, self.dim % len(shape)
+        if isinstance(radius, Tensor) and not self._is_vector(shape):
+            radius = radius.expand(shape[dim]).narrow(0, first[dim], size[dim])
+        return replace(self, radius=radius, blocks=1)._with(over=over)
+
     def describe(self) -> dict[str, Any]:
         own = {
             "kind": "Sphere",
@@ -167,7 +182,7 @@ class Sphere(Constraint):
     def lift(self, position: Tensor) -> Tensor | None:
         if self.equality:
             return None
-        norm, radius = position.norm(dim=-1), self._radius(position)
+        norm, radius = self._dot(position, None, position, None).sqrt(), self._radius(position)
         floor = torch.finfo(norm.dtype).eps * (radius * radius)
         return ((radius - norm) * (radius + norm)).clamp_min(floor).sqrt()
 
@@ -183,9 +198,9 @@ class Sphere(Constraint):
             - 1.0
         )
 
-    @staticmethod
-    def _dot(x: Tensor, x_slack: Tensor | None, y: Tensor, y_slack: Tensor | None) -> Tensor:
-        dot = (x * y).sum(dim=-1)
+    def _dot(self, x: Tensor, x_slack: Tensor | None, y: Tensor, y_slack: Tensor | None) -> Tensor:
+        """x · y of each row; the slacks of a row that is cut are the same in all parts."""
+        dot = self.over.sum((x * y).sum(dim=-1))
         return dot if x_slack is None or y_slack is None else dot + x_slack * y_slack
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:

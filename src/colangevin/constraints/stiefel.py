@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from colangevin.constraints.sums import ALONE, Alone
+
 
 def quasi_newton(
     overlap: Tensor, gram: Tensor, tolerance: float, max_iterations: int, *, look_every: int = 1
@@ -79,6 +81,8 @@ def largest(tensor: Tensor) -> float:
         >>> largest(torch.tensor([1.0, -2.0]))
         2.0
     """
+    if tensor.numel() == 0:
+        return 0.0
     low, high = torch.aminmax(tensor.detach())
     return max(-float(low), float(high))
 
@@ -93,25 +97,33 @@ CONDITION = 1e3
 """Of the Gram matrix: up to it one polish takes the rounding off its eigenvectors."""
 
 
-def polar_factor(matrix: Tensor) -> Tensor:
+def polar_factor(matrix: Tensor, over: Alone = ALONE) -> Tensor:
     """The nearest matrices with orthonormal columns, UVᵀ of the singular value decomposition.
 
     Where it is well conditioned, Q(QᵀQ)^(−1/2) from the s × s Gram matrix does, at a third of the
     cost.
+
+    Args:
+        matrix: a batch of them, or of some of their rows.
+        over: adds up over all parts of the rows.
 
     Example:
         >>> polar_factor(torch.tensor([[3.0], [4.0]]))
         tensor([[0.6000],
                 [0.8000]])
     """
-    scale = matrix.abs().amax(dim=(-2, -1), keepdim=True)
+    scale = over.largest(matrix)
     scaled = matrix / torch.where(scale > 0.0, scale, 1.0)
-    values, vectors = torch.linalg.eigh(scaled.mT @ scaled)
+    values, vectors = torch.linalg.eigh(over.sum(scaled.mT @ scaled))
     if bool((values[..., 0] * CONDITION >= values[..., -1]).all()):
         inverse_root = (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
-        return polish(scaled @ inverse_root)
-    left, _, right = torch.linalg.svd(scaled, full_matrices=False)
-    return polish(left @ right)
+        return polish(scaled @ inverse_root, over)
+    return polish(over.apply(_by_svd, scaled), over)
+
+
+def _by_svd(matrix: Tensor) -> Tensor:
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    return left @ right
 
 
 def has_full_rank(matrix: Tensor) -> bool:
@@ -127,12 +139,16 @@ def has_full_rank(matrix: Tensor) -> bool:
     return bool((values[..., -1] > rounding * values[..., 0]).all())
 
 
-def polish(factor: Tensor) -> Tensor:
+def polish(factor: Tensor, over: Alone = ALONE) -> Tensor:
     """One Newton–Schulz step, which takes the rounding off columns that are all but orthonormal.
+
+    Args:
+        factor: as ``matrix`` of ``polar_factor``.
+        over: likewise.
 
     Example:
         >>> polish(torch.tensor([[0.6001], [0.8001]]))
         tensor([[0.6000],
                 [0.8000]])
     """
-    return 1.5 * factor - 0.5 * factor @ (factor.mT @ factor)
+    return 1.5 * factor - 0.5 * factor @ over.sum(factor.mT @ factor)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints.base import Constraint, Scalar, State, Vector, flat, plus
+from colangevin.constraints.sums import Cut
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Unconstrained(Constraint):
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         return batch.reshape(shape)
+
+    def cut(self, shape: torch.Size, dim: int) -> Cut:
+        return Cut.BETWEEN
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "Unconstrained"}

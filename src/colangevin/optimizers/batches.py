@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, MutableMapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,7 +18,10 @@ from torch.func import vmap
 from colangevin.constraints import Constraint, State
 from colangevin.optimizers.private import copy_all
 
-StateOf: TypeAlias = MutableMapping[Tensor, dict[str, Any]]
+if TYPE_CHECKING:
+    from colangevin.optimizers.shards import ShardedWeight
+
+StateOf: TypeAlias = MutableMapping[Tensor, Any]
 
 STEP = "step"
 MOMENTUM = "momentum_buffer"
@@ -49,6 +52,7 @@ class Batch:
         members: how many copies of each parameter are stacked, in an ensemble.
         passing: whether this is a part of another batch for one step. Then the entries of the
             state stay where they are.
+        shards: of parameters that lie in several processes; what is batched is the part here.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Batch:
         ordinals: Sequence[int],
         members: int | None = None,
         passing: bool = False,
+        shards: Sequence[ShardedWeight | None] = (),
     ) -> None:
         self.constraint = constraint
         self.parameters = tuple(parameters)
@@ -66,6 +71,7 @@ class Batch:
         self.ordinals = tuple(ordinals)
         self.members = members
         self.passing = passing
+        self.shards = tuple(shards)
         self._home: State | None = None
         self._counts = torch.zeros(0, dtype=torch.int64)
         self._views: list[Tensor] = []
@@ -81,7 +87,51 @@ class Batch:
         """Some of the parameters, for one step."""
         parameters = [self.parameters[i] for i in indices]
         names, ordinals = [self.names[i] for i in indices], [self.ordinals[i] for i in indices]
-        return Batch(self.constraint, parameters, names, ordinals, self.members, passing=True)
+        shards = [self.shards[i] for i in indices] if self.shards else ()
+        return Batch(self.constraint, parameters, names, ordinals, self.members, True, shards)
+
+    # --- shards -----------------------------------------------------------------------------
+
+    @property
+    def owners(self) -> Sequence[Tensor]:
+        """The parameters as the user has them, of which ``parameters`` may be parts."""
+        if not self.shards:
+            return self.parameters
+        pairs = zip(self.shards, self.parameters, strict=True)
+        return [own if shard is None else shard.owner for shard, own in pairs]
+
+    def localised(self, index: int, tensor: Tensor) -> Tensor:
+        """The part of a tensor of a parameter's shape that belongs to the batch."""
+        shard = self.shards[index] if self.shards else None
+        return tensor if shard is None else shard.localised(tensor)
+
+    def whole(self) -> Batch:
+        """A batch of the whole parameters, gathered from all processes."""
+        if not self.shards:
+            return self
+        pairs = list(zip(self.shards, self.parameters, strict=True))
+        tensors = [own if shard is None else shard.whole() for shard, own in pairs]
+        first = self.shards[0]
+        own = None if first is None else first.own
+        return Batch(own or self.constraint, tensors, self.names, self.ordinals, None, True)
+
+    def of_whole(self, position: Tensor, whole: Batch) -> Tensor:
+        """The part of a batch of whole parameters that belongs to this one."""
+        if whole is self:
+            return position
+        parts = whole.scatter(position)
+        return self.gather([self.localised(i, part) for i, part in enumerate(parts)])
+
+    @property
+    def whole_shapes(self) -> list[torch.Size]:
+        """The shapes of one member's whole parameters."""
+        return [owner.shape for owner in self.owners] if self.shards else list(self.shapes)
+
+    def worst(self, value: float) -> float:
+        """The largest of a number over the processes that share the parameters."""
+        for shard in self.shards[:1]:
+            return value if shard is None else shard.worst(value)
+        return value
 
     # --- layout ---------------------------------------------------------------------------
 
@@ -96,7 +146,8 @@ class Batch:
         return work_dtype(self.parameters[0].dtype)
 
     @functools.cached_property
-    def _dims(self) -> int:
+    def dims(self) -> int:
+        """Dimensions of the batch, without members."""
         one = self.parameters[0] if self.members is None else self.parameters[0][0]
         return self.constraint.to_batch(one).dim()
 
@@ -108,7 +159,7 @@ class Batch:
         if self.constraint.elementwise:
             return tensor
         batch = self.constraint.to_batch(tensor, 1)
-        return batch.flatten(0, batch.dim() - self._dims)
+        return batch.flatten(0, batch.dim() - self.dims)
 
     def _unlay(self, batch: Tensor, index: int) -> Tensor:
         shape = self.shapes[index]
@@ -125,7 +176,7 @@ class Batch:
         if len(tensors) > 1 and self._stackable(tensors, dtype):
             # One call for all, and wide weights stay in their own memory layout.
             batch = self.constraint.to_batch(torch.stack(tuple(tensors)).detach(), 1)
-            return batch.flatten(0, batch.dim() - self._dims)
+            return batch.flatten(0, batch.dim() - self.dims)
         batches = [self.lay(tensor) for tensor in tensors]
         batches = [batch if batch.dtype is dtype else batch.to(dtype) for batch in batches]
         if len(batches) == 1:
@@ -174,12 +225,13 @@ class Batch:
         if self.constraint.elementwise:
             return numbers.view(-1, *[1] * (self.parameters[0].dim() - 1))
         copies = [numbers.repeat_interleave(rows // self.members) for rows in self._entries()]
-        return torch.cat(copies).view(-1, *[1] * (self._dims - 1))
+        return torch.cat(copies).view(-1, *[1] * (self.dims - 1))
 
     def per_member(self, terms: Tensor) -> Tensor:
         """Sum terms, one per entry of the batch, for each member; over all without members."""
         if self.members is None:
-            return terms.sum()
+            shard = self.shards[0] if self.shards else None
+            return terms.sum() if shard is None else shard.total(terms)
         parts = terms.split(self._entries()) if len(self.parameters) > 1 else [terms]
         return torch.stack([part.reshape(self.members, -1).sum(dim=1) for part in parts]).sum(0)
 

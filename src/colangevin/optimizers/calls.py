@@ -112,6 +112,7 @@ class GroupCall:
         """What is to be done."""
         if not self.active:
             return []
+        self._layout.fetch(self.active)
         moving = self._batches()
         works = [self._work(one) for one in moving]
         if not self._adaptive:
@@ -171,9 +172,12 @@ class GroupCall:
         draw = self._first_draw(moving.fresh) if call.share[0] else 0
         source = Source([self._layout.seed(self._group)], moving.steps, draw)
         plain = moving.start is None and not self._adaptive
+        recipe = self._recipe(moving.fresh)
+        # The kernels count the indices of the noise from the beginning of what they work on.
+        plain = plain and not (batch.shards and any(map(is_noisy, recipe.actions)))
         return LangevinWork(
             batch,
-            self._recipe(moving.fresh),
+            recipe,
             self._gradients(batch),
             source,
             self._state_of,
@@ -205,9 +209,14 @@ class GroupCall:
     def _gradients(self, batch: Batch) -> list[Tensor]:
         """Without a gradient of its own, a parameter moves only with a joint constraint."""
         given, parameters = self._call.gradients, batch.parameters
-        found = [p.grad if given is None else given.get(p) for p in parameters]
-        pairs = zip(found, parameters, strict=True)
-        return [torch.zeros_like(p) if own is None else own for own, p in pairs]
+        found = [p.grad if given is None else given.get(p) for p in batch.owners]
+        if batch.shards:
+            pairs = enumerate(found)
+            found = [None if own is None else batch.localised(i, own) for i, own in pairs]
+        return [
+            torch.zeros_like(p) if own is None else own
+            for own, p in zip(found, parameters, strict=True)
+        ]
 
 
 def is_noisy(action: Action | Move) -> bool:

@@ -221,12 +221,12 @@ class CoLA(Optimizer):
         """Put the weights of a new group on their manifold and make their state."""
         group, layout = self.param_groups[index], self._layouts[index]
         for placed in placements:
-            placing.put(placed, self.state)
+            placing.put(placed, layout.state_of)
         placing.announce(group, placements)
         momentum = thermostats.is_adaptive(group) or not dynamics(group).is_overdamped
         awake = [i for i, p in enumerate(group["params"]) if p.requires_grad and p.numel()]
         for _, batch in layout.split(awake):
-            batch.prepare(self.state, momentum)
+            batch.prepare(layout.state_of, momentum)
         layout.mark(awake)
         self._held.update(dict.fromkeys(group["params"], group["constraint"]))
 
@@ -237,6 +237,8 @@ class CoLA(Optimizer):
             first = sum(len(other["params"]) for other in self.param_groups[:index])
             ordinals = range(first, first + len(group["params"]))
             layout = self._layouts[index] = Layout(group, ordinals, self.state, self._native)
+        if layout.sharded:
+            layout.follow()
         layout.chain = self._replicas.chain
         return layout
 
@@ -280,6 +282,7 @@ class CoLA(Optimizer):
                 self._layouts.clear()
             raise
         for index, (works, active) in enumerate(plans):
+            self._layouts[index].push(active)
             self._layouts[index].mark(active)
             self._note(index, works, call)
         if before:
@@ -298,13 +301,15 @@ class CoLA(Optimizer):
             if works is not None:
                 return works, repeat.active
         self._repeats.pop(index, None)
-        own = GroupCall(call, index, group, self._layout(index), self.state, self._strict)
+        layout = self._layout(index)
+        own = GroupCall(call, index, group, layout, layout.state_of, self._strict)
         return own.works(), own.active
 
     def _check(self) -> None:
         """Refuse options and gradients that a step would refuse."""
         for index, group in enumerate(self.param_groups):
-            GroupCall(WHOLE, index, group, self._layout(index), self.state, self._strict)
+            layout = self._layout(index)
+            GroupCall(WHOLE, index, group, layout, layout.state_of, self._strict)
 
     def _reset_replaced(self) -> dict[Tensor, dict[str, Any]]:
         """Parameters whose constraint has been replaced are at rest; returns what they had."""
@@ -357,15 +362,19 @@ class CoLA(Optimizer):
             >>> optimizer.violation()[0].residual < 1e-6
             True
         """
-        indices = range(len(self.param_groups))
-        return [violation_of(self.param_groups[i], self._layout(i), self._seen(i)) for i in indices]
+        found = []
+        for index, group in enumerate(self.param_groups):
+            layout = self._layout(index)
+            layout.fetch()
+            found.append(violation_of(group, layout, self._seen(index)))
+        return found
 
     def _seen(self, index: int) -> StateOf:
         """The state of a group; that of bare weights where its constraint has been replaced."""
         group = self.param_groups[index]
         constraint, params = group["constraint"], group["params"]
         if all(self._held.get(p, constraint) is constraint for p in params):
-            return self.state
+            return self._layout(index).state_of
         bare: StateOf = {}
         for _, batch in self._layout(index).batches:
             batch.part(range(len(batch.parameters))).prepare(bare, momentum=False)

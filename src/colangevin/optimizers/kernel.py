@@ -157,7 +157,7 @@ class Kernel:
         self._used, self._seeds = [], ()
         for index, parameter in enumerate(batch.parameters):
             entry = state_of[parameter]
-            keys = [key for key in (self._momentum, SLACK) if key in entry]
+            keys = [key for key in (self._momentum, SLACK) if key is not None and key in entry]
             for key in keys:
                 entry[key] = entry[key].to(parameter.dtype).contiguous()  # itself, mostly
                 self._used.append((parameter, key, entry[key]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,8 @@ from colangevin.optimizers.kernel import Kernel
 from colangevin.optimizers.matrix_kernel import MatrixKernel
 from colangevin.optimizers.noise import SEEDS
 from colangevin.optimizers.options import dynamics
-from colangevin.optimizers.private import stamp
+from colangevin.optimizers.private import is_sharded, stamp
+from colangevin.optimizers.shards import Entries, ShardedWeight, whole_of
 from colangevin.random import key_of
 
 LARGE = 1 << 14
@@ -60,6 +61,7 @@ class Layout:
         self._stamps: list[tuple[object, ...] | None] = [None] * len(self.parameters)
         self._watched = not isinstance(self.constraint, Unconstrained)
         placing.check_tensors(group)
+        self._whole_state = state_of
         self._members, self._native = members, native
         if owns is None:
             owns = [self._bound(index, state_of) for index in range(len(self.parameters))]
@@ -68,9 +70,42 @@ class Layout:
         self._recipe: tuple[object, Recipe] | None = None
         self._settings: tuple[object, Dynamics] | None = None
         self._filled = [i for i, p in enumerate(self.parameters) if p.numel()]
+        self._lay_out()
+        self._dtypes = [parameter.dtype for parameter in self.parameters]
+
+    def _lay_out(self) -> None:
+        """Find where the parameters lie, and divide them."""
+        self.sharded = any(map(is_sharded, self.parameters))
+        self.shards: list[ShardedWeight | None] = []
+        self._here: list[Tensor] = self.parameters
+        self.state_of: StateOf = self._whole_state
+        if self.sharded:
+            pairs = list(zip(self.parameters, self._own, strict=True))
+            self.shards = [ShardedWeight(p, own) if is_sharded(p) else None for p, own in pairs]
+            found = zip(self.parameters, self.shards, strict=True)
+            self._here = [p if shard is None else shard.tensor for p, shard in found]
+            known = {shard.tensor: shard for shard in self.shards if shard is not None}
+            self.state_of = Entries(self._whole_state, known)
         self.batches = self._divide()
         self._kernels: dict[int, Kernel | None] = {}
-        self._dtypes = [parameter.dtype for parameter in self.parameters]
+
+    def follow(self) -> None:
+        """Lay the parameters out anew if they have been given other memory."""
+        if any(shard is not None and not shard.is_current for shard in self.shards):
+            self._lay_out()
+
+    def fetch(self, indices: Iterable[int] | None = None) -> None:
+        """Bring parameters into the layout in which a step works on them."""
+        for index in range(len(self.shards)) if indices is None else indices:
+            shard = self.shards[index] if self.shards else None
+            if shard is not None:
+                shard.fetch()
+
+    def push(self, indices: Iterable[int]) -> None:
+        """Bring them back."""
+        for shard in [self.shards[index] for index in indices] if self.shards else ():
+            if shard is not None:
+                shard.push()
 
     def _bound(self, index: int, state_of: StateOf) -> Constraint | None:
         """The geometry of one parameter; None for one without entries."""
@@ -78,7 +113,10 @@ class Layout:
         if constraint.joint or parameter.numel() == 0:
             return None
         try:
-            own = constraint.for_weight(parameter, state_of.setdefault(parameter, {}))
+            entry = state_of.setdefault(parameter, {})
+            asks = type(constraint).for_weight is not Constraint.for_weight
+            weight = whole_of(parameter) if asks and is_sharded(parameter) else parameter
+            own = constraint.for_weight(weight, entry)
             return own.bind([parameter.shape])
         except ConstraintError as error:
             raise ConstraintError(f"{self._names[index]}: {error}") from error
@@ -100,13 +138,16 @@ class Layout:
 
     def batch(self, indices: Sequence[int], constraint: Constraint, passing: bool = False) -> Batch:
         """A batch of some of the parameters."""
+        shards = [self.shards[i] for i in indices] if self.shards else []
+        part = shards[0].constraint if shards and shards[0] is not None else None
         return Batch(
-            constraint,
-            [self.parameters[i] for i in indices],
+            part or constraint,
+            [self._here[i] for i in indices],
             [self._names[i] for i in indices],
             [self._ordinals[i] for i in indices],
             self._members,
             passing,
+            shards if any(shards) else (),
         )
 
     def _shape(self, parameter: Tensor) -> torch.Size:
@@ -125,11 +166,12 @@ class Layout:
             parameter = self.parameters[index]
             key = own.batch_key(self._shape(parameter))
             large = parameter.numel() >= (LARGE if own.elementwise else HUGE)
+            shard = self.shards[index] if self.shards else None
             kernel = self._native and Kernel.knows(own) and suits(parameter)
             if not kernel and (large or (own.elementwise and self._members is not None)):
                 key = None  # large enough by itself, and joining would copy
             alone: tuple[object, ...] = (index,)
-            shared = (parameter.dtype, parameter.device)
+            shared = (parameter.dtype, parameter.device, *(() if shard is None else shard.key))
             members.setdefault((*(alone if key is None else shared), key), []).append(index)
         found = []
         for indices in members.values():

@@ -39,6 +39,8 @@ class MatrixKernel(Kernel):
     def takes(cls, batch: Batch) -> bool:
         constraint = batch.constraint
         assert isinstance(constraint, Orthogonal)
+        if batch.shards:
+            return False
         return is_small(*constraint.matrix(batch.shapes[0])) and all(map(suits, batch.parameters))
 
     def largest(

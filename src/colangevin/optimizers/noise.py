@@ -50,6 +50,7 @@ class BatchNoise:
         self._batch, self._source = batch, source
         self._draw = source.draw
         self._first = 0
+        self._kept: dict[int, Tensor] = {}
 
     def at(self, first: int, draw: int = 0) -> BatchNoise:
         """The noise of a block that starts at ``first``, from the beginning of the call."""
@@ -60,22 +61,57 @@ class BatchNoise:
         """Numbers for a batch of positions, a block of them, or a batch of slacks."""
         batch, first = self._batch, self._first
         number, self._draw = self._draw, self._draw + 1
+        if batch.shards:
+            return self._of_shards(number, like)
         if len(batch.parameters) == 1 and batch.members is None and batch.constraint.elementwise:
             return self._fill(0, number, like.numel(), first, like).view(like.shape)
-        sizes = [shape.numel() for shape in batch.shapes]
-        if like.numel() == len(self._source.seeds) * sum(sizes):
-            parts = [self._fill(i, number, n, 0, like) for i, n in enumerate(sizes)]
-            pairs = zip(parts, batch.parameters, strict=True)
-            return batch.gather([part.view(p.shape) for part, p in pairs])
+        if self._is_position(like):
+            return batch.gather(self._parts(number, like))
         return self._slacks(number, like)
+
+    def _is_position(self, like: Tensor) -> bool:
+        """Whether numbers are wanted for positions; rows of one weight have as many slacks."""
+        batch = self._batch
+        if batch.constraint.elementwise:
+            return True
+        sizes = sum(shape.numel() for shape in batch.shapes)
+        return like.numel() == len(self._source.seeds) * sizes and like.dim() == batch.dims
+
+    def _of_shards(self, number: int, like: Tensor) -> Tensor:
+        """The numbers of the whole parameters at the indices that lie here."""
+        batch, first = self._batch, self._first
+        if like.numel() == 0:
+            return torch.empty_like(like)
+        if batch.constraint.elementwise:
+            if number not in self._kept:  # a batch that is done in blocks asks for each of them
+                self._kept[number] = batch.gather(self._parts(number, like))
+            return self._kept[number].view(-1)[first : first + like.numel()].view(like.shape)
+        if self._is_position(like):
+            return batch.gather(self._parts(number, like))
+        return self._slacks(number, like)
+
+    def _parts(self, number: int, like: Tensor) -> list[Tensor]:
+        """The numbers of each parameter, in its shape."""
+        batch, found = self._batch, []
+        for i, (own, shape) in enumerate(zip(batch.parameters, batch.shapes, strict=True)):
+            shard = batch.shards[i] if batch.shards else None
+            if shard is None:
+                found.append(self._fill(i, number, shape.numel(), 0, like).view(own.shape))
+                continue
+            first, size = shard.place.band()
+            found.append(shard.place.of_band(self._fill(i, number, size, first, like)))
+        return found
 
     def _slacks(self, number: int, like: Tensor) -> Tensor:
         batch, copies = self._batch, len(self._source.seeds)
         rest = like.shape[1:]
         entries = [like.shape[0]] if batch.constraint.joint else batch.rows
+        each, firsts = rest.numel(), [0] * len(entries)
+        if batch.shards and not batch.constraint.joint:
+            firsts = [0 if shard is None else shard.rows()[0] for shard in batch.shards]
         parts = [
-            self._fill(i, number, count // copies * rest.numel(), 0, like).view(count, *rest)
-            for i, count in enumerate(entries)
+            self._fill(i, number, count // copies * each, first * each, like).view(count, *rest)
+            for i, (count, first) in enumerate(zip(entries, firsts, strict=True))
         ]
         return torch.cat(parts)
 

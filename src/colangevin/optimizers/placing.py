@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from colangevin.constraints import Constraint
 from colangevin.constraints.base import tolerance_for
 from colangevin.errors import ConstraintError
 from colangevin.optimizers.batches import HALF, MASTER, SLACK, Batch, StateOf, work_dtype
-from colangevin.optimizers.private import copy_all
+from colangevin.optimizers.private import copy_all, is_sharded
 
 LOGGER = logging.getLogger("colangevin")
 
@@ -103,10 +104,22 @@ def check_tensors(group: dict[str, Any]) -> None:
             raise TypeError(f"{name} must be a real floating-point tensor, got {parameter.dtype}")
         if parameter.layout != torch.strided:
             raise TypeError(f"{name} must be a dense tensor, got {parameter.layout}")
-        if hasattr(parameter, "_local_tensor"):
-            raise TypeError(
-                f"{name} is a {type(parameter).__name__}: sharded parameters are not supported yet"
-            )
+        _check_parts(parameter, name, group["constraint"])
+
+
+def _check_parts(parameter: Any, name: str, constraint: Constraint) -> None:
+    """Refuse parts of a parameter that cannot be put together."""
+    flat = getattr(parameter, "_is_flat_param", False) or hasattr(parameter, "_fsdp_flattened")
+    if flat and not constraint.elementwise:
+        raise TypeError(
+            f"{name} is a part of a flat parameter of FullyShardedDataParallel, which has lost its "
+            f"shape, so {type(constraint).__name__} cannot hold; use fully_shard (FSDP2)"
+        )
+    if is_sharded(parameter) and any(place.is_partial() for place in parameter.placements):
+        raise TypeError(
+            f"{name} has the placements {parameter.placements}; the weights must not be a sum over "
+            "processes"
+        )
 
 
 @torch.no_grad()
@@ -116,16 +129,16 @@ def placement_of(batch: Batch, strict: bool) -> Placement | None:
     Raises:
         ConstraintError: if the constraint cannot hold, or if ``strict`` and it is off the manifold.
     """
-    dtype = batch.parameters[0].dtype
-    position = batch.gather(batch.parameters).detach()
+    dtype, whole = batch.parameters[0].dtype, batch.whole()
+    position, constraint = whole.gather(whole.parameters).detach(), whole.constraint
     if position.numel() == 0:
         return None
     try:
-        batch.constraint.check_dtype(work_dtype(dtype))
+        constraint.check_dtype(work_dtype(dtype))
         # Half precision cannot be nearer to a manifold than its rounding, eps/2 per weight.
         half = dtype in HALF
         allowed = 2 * torch.finfo(dtype).eps if half else 100 * tolerance_for(dtype)
-        excess = batch.constraint.excess(position)
+        excess = constraint.excess(position)
         if not math.isfinite(excess):
             raise ConstraintError("the weight is not finite")
         if excess <= allowed:
@@ -135,12 +148,12 @@ def placement_of(batch: Batch, strict: bool) -> Placement | None:
                 f"strict=True, but the weight is off the manifold: relative violation "
                 f"{excess:.3g}, allowed {allowed:.3g}; use constrain_ first"
             )
-        placed = batch.constraint.place(position)
+        placed = constraint.place(position)
     except ConstraintError as error:
         raise ConstraintError(f"{batch.name}: {error}") from error
     size = float(position.abs().max())
     distance = float((placed - position).abs().max()) / (size or 1.0)
-    return Placement(batch, placed, distance)
+    return Placement(batch, batch.of_whole(placed, whole), distance)
 
 
 @torch.no_grad()
@@ -153,6 +166,9 @@ def put(placement: Placement, state_of: StateOf) -> None:
             state_of.setdefault(parameter, {})[MASTER] = part.clone()
             parts[index] = batch.constraint.narrow(part, parameter.dtype)
     copy_all(batch.parameters, parts)
+    for shard in batch.shards:
+        if shard is not None:
+            shard.push()
 
 
 _announcing = True

@@ -73,6 +73,8 @@ class Repeat:
     ) -> Repeat | None:
         """What can be repeated of a step; None if it had anything out of the ordinary."""
         found = []
+        if layout.sharded:
+            return None
         for work in works:
             if not isinstance(work, LangevinWork) or work.batch.passing or work.start is not None:
                 return None

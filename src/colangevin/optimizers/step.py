@@ -182,6 +182,7 @@ def _choose(works: Sequence[Work]) -> None:
         for work in works
         if isinstance(work, LangevinWork)
         and work.start is None
+        and not work.batch.shards  # one process would write while another fails
         and work.batch.constraint.fallible
         and work.batch.constraint.overflows_only
     ]
@@ -276,10 +277,10 @@ def _part(work: LangevinWork) -> Part:
     force = direction(gradient, state.position, decay)
     draw = BatchNoise(batch, work.source).draw
     if batch.members is None:
-        return Part(batch.constraint, state, force, draw)
+        return Part(batch.constraint, state, force, draw, total=batch.per_member)
     return Part(batch.constraint, state, force, draw, batch.spread, batch.per_member)
 
 
 def degrees_of_freedom(batches: Sequence[Batch]) -> int:
     """N: the numbers of one member that are free to move, less the constraints."""
-    return sum(batch.constraint.degrees_of_freedom(list(batch.shapes)) for batch in batches)
+    return sum(batch.constraint.degrees_of_freedom(batch.whole_shapes) for batch in batches)

@@ -38,10 +38,11 @@ def violation_of(group: dict[str, Any], layout: Layout, state_of: StateOf) -> Vi
     for batch, momentum in moved_batches(layout, state_of):
         constraint = batch.constraint
         state = batch.read(state_of, momentum)
-        residuals.append(_worst(constraint.residual(_measured(constraint, state))))
+        residual = _worst(constraint.residual(_measured(constraint, state)))
+        residuals.append(batch.worst(residual))
         if momentum:
             # A momentum that is kept modulo the normal space is read without its normal part.
-            cotangencies.append(_cotangency(constraint, state))
+            cotangencies.append(batch.worst(_cotangency(constraint, state)))
     counts = group.get("iterations", 0), group.get("fallbacks", 0)
     return Violation(worst_of(residuals), worst_of(cotangencies), *counts)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 PATIENCE = 120.0
 """Seconds that a case may take."""
-TIMEOUT = 40.0
+TIMEOUT = 20.0
 """Seconds after which a collective operation gives up."""
 
 

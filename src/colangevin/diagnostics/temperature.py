@@ -44,12 +44,14 @@ def kinetic_temperature(optimizer: CoLA) -> list[float | None]:
 
 def _kinetic(optimizer: CoLA, index: int) -> float | None:
     layout = optimizer._layout(index)
-    batches = [batch for batch, momentum in moved_batches(layout, optimizer.state) if momentum]
+    layout.fetch()
+    state_of = layout.state_of
+    batches = [batch for batch, momentum in moved_batches(layout, state_of) if momentum]
     freedom = degrees_of_freedom(batches)
-    if freedom == 0 or not any(max(batch.ages(optimizer.state, True)[0]) for batch in batches):
+    if freedom == 0 or not any(max(batch.ages(state_of, True)[0]) for batch in batches):
         return None
     energy = sum(
-        float(batch.constraint.kinetic_energy(batch.read(optimizer.state, momentum=True)))
+        float(batch.per_member(batch.constraint.kinetic_terms(batch.read(state_of, momentum=True))))
         for batch in batches
     )
     return 2.0 * float(optimizer.param_groups[index]["lr"]) * energy / freedom

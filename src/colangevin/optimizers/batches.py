@@ -105,6 +105,12 @@ class Batch:
         shard = self.shards[index] if self.shards else None
         return tensor if shard is None else shard.localised(tensor)
 
+    def globalised(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Parts of tensors of the parameters' shapes as tensors that know the whole."""
+        shards = self.shards or [None] * len(parts)
+        pairs = zip(shards, parts, strict=True)
+        return [part if shard is None else shard.wrapped(MOMENTUM, part) for shard, part in pairs]
+
     def whole(self) -> Batch:
         """A batch of the whole parameters, gathered from all processes."""
         if not self.shards:

@@ -234,6 +234,7 @@ class CoLA(Optimizer):
         """The layout of a group, which is made anew where the user has changed the group."""
         group, layout = self.param_groups[index], self._layouts.get(index)
         if layout is None or not layout.fits(group):
+            self._follow()
             first = sum(len(other["params"]) for other in self.param_groups[:index])
             ordinals = range(first, first + len(group["params"]))
             layout = self._layouts[index] = Layout(group, ordinals, self.state, self._native)
@@ -241,6 +242,24 @@ class CoLA(Optimizer):
             layout.follow()
         layout.chain = self._replicas.chain
         return layout
+
+    def _follow(self) -> None:
+        """Let state go along with parameters that were exchanged, as Accelerate does for FSDP2.
+
+        A parameter of the same shape in the same place takes over the state of the former one.
+        """
+        current = set(self._parameters())
+        for index, layout in self._layouts.items():
+            olds, news = layout.parameters, self.param_groups[index]["params"]
+            for old, new in zip(olds, news, strict=False):
+                if old in current or old not in self.state:
+                    continue
+                entry = self.state.pop(old)
+                if new not in self.state and old.shape == new.shape:
+                    self.state[new] = saving.moved(entry, new)
+                    self._held[new] = self._held.pop(old, self.param_groups[index]["constraint"])
+        for lost in [p for p in self.state if p not in current]:
+            del self.state[lost]
 
     # --- the step -------------------------------------------------------------------------
 
@@ -384,6 +403,7 @@ class CoLA(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """As in torch, with constraints as plain values; it shares no memory with the optimizer."""
+        self._follow()
         with saving.packed_by(self, saving.pack):
             return super().state_dict()
 

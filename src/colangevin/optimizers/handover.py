@@ -16,6 +16,7 @@ from colangevin.optimizers.batches import MASTER, MOMENTUM, SLACK, SLACK_MOMENTU
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.options import dynamics
+from colangevin.optimizers.shards import laid_like
 
 Momenta: TypeAlias = "dict[Tensor, Tensor]"
 
@@ -92,11 +93,13 @@ def _momenta(source: Optimizer) -> Momenta:
     if isinstance(source, CoLA):
         for index, group in enumerate(source.param_groups):
             indices = _with_momentum(source, group)
-            for _, batch in source._layout(index).split(indices) if indices else []:
-                state = batch.part(range(len(batch.parameters))).read(source.state, momentum=True)
-                parts = batch.scatter(batch.constraint.ambient_momentum(state))
-                pairs = zip(batch.parameters, parts, strict=True)
-                found.update({p: part * -_speed(group) for p, part in pairs})
+            layout = source._layout(index)
+            layout.fetch(indices)
+            for _, batch in layout.split(indices) if indices else []:
+                own = batch.part(range(len(batch.parameters)))
+                state = own.read(layout.state_of, momentum=True)
+                parts = batch.scatter(batch.constraint.ambient_momentum(state) * -_speed(group))
+                found.update(zip(batch.owners, batch.globalised(parts), strict=True))
     return found
 
 
@@ -114,7 +117,8 @@ def _to_sgd(target: torch.optim.SGD, moving: Momenta) -> None:
         if _has_momentum(group) and _speed(group) > 0.0:
             for p in group["params"]:
                 if p in moving:
-                    target.state[p][MOMENTUM] = (moving[p] / -_speed(group)).to(p.dtype)
+                    momentum = laid_like(p, moving[p]) / -_speed(group)
+                    target.state[p][MOMENTUM] = momentum.to(p.dtype)
 
 
 def _to_group(
@@ -133,9 +137,9 @@ def _to_group(
     for i in same:
         _copy(source, target, group["params"][i], owners, group, bool(moving))
     for placed in layout.settle(target._strict):
-        placing.put(placed, target.state)
+        placing.put(placed, layout.state_of)
     for _, batch in layout.split([i for i in shared if group["params"][i].numel()]):
-        batch.prepare(target.state, _has_momentum(group))
+        batch.prepare(layout.state_of, _has_momentum(group))
     other = [i for i in shared if i not in same and group["params"][i] in moving]
     if other and _has_momentum(group) and _speed(group) > 0.0:
         _project_momenta(target, layout, other, group, moving)
@@ -167,10 +171,12 @@ def _project_momenta(
 ) -> None:
     for _, batch in layout.split(indices):
         own = batch.part(range(len(batch.parameters)))
-        state = own.read(target.state, momentum=True)
-        vector = own.gather([moving[p] / -_speed(group) for p in own.parameters])
+        state = own.read(layout.state_of, momentum=True)
+        given = [own.localised(i, moving[p]) for i, p in enumerate(own.owners)]
+        vector = own.gather([part / -_speed(group) for part in given])
         tangent = own.constraint.tangent(state, vector)
-        own.write(target.state, state._replace(momentum=tangent.main, slack_momentum=tangent.slack))
+        new = state._replace(momentum=tangent.main, slack_momentum=tangent.slack)
+        own.write(layout.state_of, new)
 
 
 def _same_geometry(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -27,6 +27,7 @@ from colangevin.optimizers.batches import (
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.option_checks import check_group
 from colangevin.optimizers.placing import names_of
+from colangevin.optimizers.private import is_sharded
 
 if TYPE_CHECKING:
     from colangevin.optimizers.cola import CoLA
@@ -129,6 +130,13 @@ def _entries(loaded: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dic
                 if name != MASTER or dtype != parameter.dtype
             }
     return found
+
+
+def moved(entry: Mapping[str, Any], parameter: Tensor) -> dict[str, Any]:
+    """The state of a parameter for another one, which may be sharded."""
+    if is_sharded(parameter):
+        return dict(entry)  # its part is taken when it is needed
+    return {k: v.full_tensor() if is_sharded(v) else v for k, v in entry.items()}
 
 
 # --- checks ---------------------------------------------------------------------------------
@@ -235,7 +243,11 @@ def _shapes(layout: Layout, state_of: StateOf) -> dict[Tensor, dict[str, torch.S
         for p in layout.parameters
     }
     for _, batch in layout.singles(range(len(layout.parameters))):
-        owner = batch.parameters[0]
+        owner = batch.owners[0]
+        if batch.shards:  # made with the optimizer, as all of its state
+            kept = {SLACK_MOMENTUM: shapes[owner][SLACK]} if SLACK in shapes[owner] else {}
+            shapes[owner].update(kept)
+            continue
         slack = batch.constraint.lift(batch.gather(batch.parameters))
         if slack is not None:
             shape = owner.shape if batch.constraint.elementwise else slack.shape

@@ -86,6 +86,14 @@ def whole_of(parameter: Any) -> Tensor:
     return whole
 
 
+def laid_like(parameter: Any, tensor: Any) -> Tensor:
+    """A tensor of a parameter's shape, cut as the parameter is."""
+    if is_sharded(tensor) and tuple(tensor.placements) != tuple(parameter.placements):
+        tensor = tensor.redistribute(parameter.device_mesh, parameter.placements)
+    found: Tensor = tensor
+    return found
+
+
 class Over(Alone):
     """Adds up over the processes that hold parts of the same copies.
 

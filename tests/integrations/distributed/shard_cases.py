@@ -111,12 +111,30 @@ def sharded(model: nn.Module, **options: Any) -> nn.Module:
 
 
 def trajectory(
-    rank: int, shard: bool, dtype: torch.dtype, options: dict[str, Any], steps: int = 100
+    rank: int, dtype: torch.dtype, options: dict[str, Any], steps: int = 100
 ) -> tuple[dict[str, Tensor], list[Any]]:
     """The weights after a training, and how well they hold their constraints."""
-    model: nn.Module = network(dtype)
-    if shard:
-        model = sharded(model)
+    model = sharded(network(dtype))
     optimizer = optimizer_of(model, **options)
     train(model, optimizer, steps)
     return whole(model), [tuple(v) for v in optimizer.violation()]
+
+
+def ways(rank: int) -> dict[str, dict[str, Any]]:
+    """How each constrained parameter is worked on, and how much of it lies here."""
+    model = sharded(network())
+    optimizer = optimizer_of(model)
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    found: dict[str, Any] = {}
+    for index, group in enumerate(optimizer.param_groups):
+        layout = optimizer._layout(index)
+        for shard in layout.shards if group["name"] in RULES else []:
+            assert shard is not None
+            if shard.place.is_whole and not (shard._through or shard._between):
+                way = "whole"
+            else:
+                way = "sums" if shard._through else "copies"
+                way = f"moved, {way}" if shard.moves else way
+            found[names[shard.owner]] = way
+    sizes = {name: p._local_tensor.numel() for p, name in names.items()}  # type: ignore[attr-defined]
+    return {"ways": found, "sizes": sizes}

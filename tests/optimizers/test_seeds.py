@@ -280,3 +280,14 @@ def test_chains_of_different_seeds_differ_without_a_warning() -> None:
         train(twin, chain, range(1))
         found.append(values_of(chain))
     assert not any(bool((a == b).any()) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_rows_of_one_weight_have_as_many_slacks(momentum: float) -> None:
+    model = torch.nn.Linear(1, 4)
+    groups = cl.parameter_groups(model, {"weight": cl.Sphere()})
+    optimizer = cl.CoLA(groups, lr=0.01, momentum=momentum, temperature=0.1, seed=1)
+    for _ in range(3):
+        model(torch.ones(1, 1)).sum().backward()
+        optimizer.step()
+    assert optimizer.violation()[0].residual < 1e-6

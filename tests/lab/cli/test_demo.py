@@ -1,23 +1,35 @@
 import csv
+import math
 import os
 import signal
+import struct
 import subprocess
 import sys
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
-from colangevin.lab.cli import demo_command
 from colangevin.lab.cli.interrupt import interrupt_flag
 from colangevin.lab.cli.main import app
-from colangevin.lab.experiments import spiral
-from colangevin.lab.experiments.records import Record
+from colangevin.lab.experiments import demo, demo_plot
+from colangevin.lab.experiments.records import Record, Records
 from colangevin.lab.experiments.results import read_results
 
-NAMES = [method["label"] for method in spiral.METHODS.values()]
-RUNS = demo_command.EXPERIMENT.scales["demo"]["runs"]
+JOBS = [name for effect in demo.EFFECTS for name, _ in (effect.plain, effect.constrained)]
+PARTS = demo.SCALES["demo"]["parts"]
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(autouse=True)
+def small_networks(monkeypatch):
+    """Everything as in the demo, but few and small networks."""
+    small = [
+        {**PARTS[0], "runs": 3, "hidden": 8, "test_points": 50},
+        {**PARTS[1], "runs": 2, "hidden": 6, "depth": 3, "train_points": 50, "test_points": 40},
+    ]
+    monkeypatch.setitem(demo.SCALES, "demo", {"runs": 3, "parts": small})
 
 
 def invoke(*arguments: str):
@@ -29,65 +41,99 @@ def read_table(path):
         return list(csv.DictReader(file))
 
 
-@pytest.fixture(scope="module")
-def short_run(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("demo") / "new" / "place"
+@pytest.fixture
+def short_run(tmp_path):
+    directory = tmp_path / "new" / "place"
     return invoke("--epochs", "3", "--seed", "7", "--out", str(directory)), directory
 
 
-def test_writes_a_picture_a_table_and_records_and_says_where(short_run):
+def test_a_short_run_writes_everything_and_says_what_it_is(short_run):
     result, directory = short_run
     assert result.exit_code == 0, result.output
     assert (directory / "demo.png").read_bytes().startswith(PNG_SIGNATURE)
     names = sorted(path.name for path in directory.iterdir())
     assert names == ["demo-records", "demo.csv", "demo.png"]
+    text = " ".join(result.stdout.split())
     for name in ("demo.png", "demo.csv"):
-        assert f"Wrote {directory / name}" in result.stdout
+        assert f"Wrote {directory / name}" in text
+    assert "3 networks of 8 nodes on the two-turn spiral, 3 epochs" in text
+    assert "2 networks of 3 hidden layers on the four-turn spiral, 3 epochs" in text
+    assert "Seed 7." in text
+    assert "Reduced against the paper: 16 seeds of 100" in text
+    # Two seeds can show nothing: the verdict is computed.
+    assert "2. 8 hidden layers with orthogonal weights learn what SGD does not: NOT seen" in text
+    assert "Try next" in text
+    check_numbers(directory)
+    check_records(directory)
 
 
-def test_states_epochs_and_seed(short_run):
-    assert "3 epochs; the paper uses 10,000. Seed 7." in short_run[0].stdout
-
-
-def test_table_has_every_method_with_plausible_figures(short_run):
-    result, directory = short_run
+def check_numbers(directory):
     rows = read_table(directory / "demo.csv")
-    assert [row["method"] for row in rows] == NAMES
-    assert f"over {RUNS} runs" in result.stdout
-    for row, method in zip(rows, spiral.METHODS.values(), strict=True):
-        accuracy, loss = row["test accuracy, %"], row["test loss"]
-        assert f"({RUNS} runs)" in accuracy
-        assert row["method"] in result.stdout
-        assert loss.partition(" ")[0] in result.stdout
-        assert 0.0 < float(loss.partition(" ")[0]) < 2.0
-        assert 40.0 < float(row["train accuracy, %"].partition(" ")[0]) <= 100.0
-        assert (row["epochs"], row["seed"]) == ("3", "7")
-        if "radii" in method:
-            assert float(row["violation"]) < 1e-6
-        else:
-            assert row["violation"] == "–"
+    runs = dict(zip(JOBS, (3, 3, 2, 2), strict=True))
+    assert [row["job"] for row in rows] == [job for job in JOBS for _ in range(runs[job])]
+    assert {row["epochs"] for row in rows} == {"3"}
+    for row in rows:
+        low, high = (0.1, 3.0) if row["quantity"] == "test_loss" else (20.0, 100.0)
+        assert low < float(row["value"]) <= high
+    # Runs of the same seed share their data and first weights, but not what they have become.
+    values = {(row["job"], row["seed"]): row["value"] for row in rows}
+    assert values["spiral-sgd", "7000"] != values["spiral-c-sgld", "7000"]
 
 
-def test_records_are_those_of_a_scale_and_give_no_verdict(short_run):
-    (results,) = read_results(short_run[1] / "demo-records")
-    assert results.experiment is demo_command.EXPERIMENT
-    assert results.records.settings["scale"] == "demo"
-    assert {claim.verdict for claim in results.claims} == {"not measured"}
-    losses = {tuple(record.final["train_loss"]) for record in results.records.values()}
-    assert len(losses) == len(NAMES)  # every option of a method changes something
+def check_records(directory):
+    (results,) = read_results(directory / "demo-records")
+    assert results.experiment is demo.EXPERIMENT
+    assert results.claims == []
+    for name in ("spiral-c-sgld", "deep-orthogonal"):
+        assert results.records[name].final["violation"] < 1e-5
+    assert results.records["deep-sgd"].final["violation"] == 0.0
 
 
-def test_out_may_name_the_picture_and_a_second_run_replaces_the_first(tmp_path, monkeypatch):
-    small = {**demo_command.EXPERIMENT.scales["demo"], "runs": 1, "hidden": 8, "test_points": 50}
-    experiment = replace(demo_command.EXPERIMENT, scales={"demo": small})
-    monkeypatch.setattr(demo_command, "EXPERIMENT", experiment)
+def record(name: str, key: str, values: list[float], **settings) -> Record:
+    own = {"seed": 0, "runs": len(values), "label": name, **settings}
+    history = {"epoch": [0, 5], key: [[1.0] * len(values), values]}
+    return Record("demo", name, 0, own, history=history, complete=True)
+
+
+def found(sgd: list[float], orthogonal: list[float]) -> Records:
+    pair = {"deep-sgd": sgd, "deep-orthogonal": orthogonal}
+    return Records([record(name, "test_accuracy", own) for name, own in pair.items()])
+
+
+def test_the_table_and_the_verdict_follow_the_records():
+    sgd, better = [0.5, 0.52, 0.54, 0.5, 0.51, 0.5], [0.9, 0.92, 0.94, 0.9, 0.9, 0.91]
+    (row,) = demo.table(found(sgd, better)).rows
+    assert row == [
+        "2. test accuracy, %",
+        "51.2 ± 1.6",
+        "91.2 ± 1.6",
+        "+40.0 ± 0.3",
+        "6 of 6",
+        "0.031",
+    ]
+    assert demo.significance(demo.DEEP, found(sgd, better)) == pytest.approx(2 / 64)
+    assert demo.significance(demo.DEEP, found(better, sgd)) == 1.0
+    assert demo.significance(demo.OVERFITTING, found(sgd, better)) == 1.0
+    lost = [*better[:5], math.nan]
+    assert demo.significance(demo.DEEP, found(sgd, lost)) == 1.0
+
+
+def test_the_chance_is_that_of_a_randomisation_test():
+    stats = pytest.importorskip("scipy.stats")
+    gains = torch.randn(9, generator=torch.Generator().manual_seed(3)).add(0.4).tolist()
+    exact = stats.permutation_test(
+        (gains,), lambda x, axis: x.mean(axis=axis), permutation_type="samples", vectorized=True
+    )
+    assert demo.chance(gains) == pytest.approx(exact.pvalue)
+
+
+def test_out_may_name_the_picture_and_a_second_run_replaces_the_first(tmp_path):
     picture = tmp_path / "deep" / "spiral.svg"
     for epochs in ("2", "1"):
         result = invoke("--epochs", epochs, "--out", str(picture))
         assert result.exit_code == 0, result.output
     assert b"<svg" in picture.read_bytes()
-    rows = read_table(picture.with_suffix(".csv"))
-    assert [row["epochs"] for row in rows] == ["1"] * len(NAMES)
+    assert {row["epochs"] for row in read_table(picture.with_suffix(".csv"))} == {"1"}
 
 
 def test_records_of_another_run_are_not_replaced(tmp_path):
@@ -144,7 +190,15 @@ def test_wrong_type_is_refused():
 def test_help_names_the_default_number_of_epochs():
     result = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
-    assert f"default: {demo_command.EPOCHS}" in result.stdout
+    first, second = (part["epochs"] for part in PARTS)
+    assert f"default: {first:,} and {second:,}" in result.stdout
+
+
+def test_the_picture_in_the_documentation_is_the_demos():
+    """Its size is that of the demo's picture; `make demo` makes it again."""
+    head = (Path(__file__).parents[3] / "docs" / "images" / "demo.png").read_bytes()[:24]
+    width, height = struct.unpack(">II", head[16:24])
+    assert (width, height) == tuple(round(120 * side) for side in demo_plot.SIZE)
 
 
 def test_first_ctrl_c_raises_a_flag_and_the_second_interrupts():
@@ -167,14 +221,6 @@ def module(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "colangevin", *arguments]
 
 
-def test_module_with_two_processes_gives_the_table_of_one(tmp_path, short_run):
-    arguments = ("demo", "--jobs", "2", "--epochs", "3", "--seed", "7", "--out", str(tmp_path))
-    done = subprocess.run(module(*arguments), capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert f"Wrote {tmp_path / 'demo.png'}" in done.stdout
-    assert read_table(tmp_path / "demo.csv") == read_table(short_run[1] / "demo.csv")
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a terminal are POSIX's")
 def test_ctrl_c_ends_with_what_is_done(tmp_path):
     arguments = ("demo", "--jobs", "2", "--epochs", "100000", "--out", str(tmp_path))
@@ -183,7 +229,7 @@ def test_ctrl_c_ends_with_what_is_done(tmp_path):
     )
     try:
         # From the first line on, Ctrl-C is handled, also while the other processes still start.
-        assert process.stdout.readline().startswith(b"Two-turn spiral")
+        assert process.stdout.readline().startswith(b"1. Overfitting")
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=600)
     finally:
@@ -192,7 +238,6 @@ def test_ctrl_c_ends_with_what_is_done(tmp_path):
     assert b"Stopped; this is what is done." in output
     assert b"Traceback" not in errors
     rows = read_table(tmp_path / "demo.csv")
-    begun = [row["method"] for row in rows]
-    assert begun and begun == [name for name in NAMES if name in begun]
+    assert rows and {row["job"] for row in rows} <= set(JOBS)
     assert all(1 <= int(row["epochs"]) < 100_000 for row in rows)
     assert (tmp_path / "demo.png").exists()

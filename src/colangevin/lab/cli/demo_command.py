@@ -1,11 +1,11 @@
-"""``cola demo``: the scale ``demo`` of an experiment, with one picture and one table."""
+"""``cola demo``: two effects in two minutes, with one picture and one table."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,17 +18,22 @@ from colangevin.lab.cli.interrupt import interrupt_flag
 from colangevin.lab.cli.job_bars import run_with_progress
 from colangevin.lab.cli.narrow_tables import terminal_table
 from colangevin.lab.cli.report_command import say_written
-from colangevin.lab.experiments import spiral, spiral_classifiers
-from colangevin.lab.experiments.experiment import Table
+from colangevin.lab.experiments import demo
+from colangevin.lab.experiments.comparing import late
+from colangevin.lab.experiments.experiment import seeds_of
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Records, read_records
 from colangevin.lab.experiments.running import Plan, prepare
+from colangevin.lab.experiments.wording import capital
 from colangevin.lab.experiments.writing import replacing, write_text
 
-SCALE = "demo"
-EXPERIMENT = spiral_classifiers.EXPERIMENT
-EPOCHS: int = EXPERIMENT.scales[SCALE]["epochs"]
+EPOCHS = tuple(part["epochs"] for part in demo.SCALES[demo.NAME]["parts"])
 PICTURES = {".png", ".pdf", ".svg"}
+NEXT = (
+    "Try next: the ten lines of README.md on a model of your own, or",
+    "  cola reproduce list",
+    "  cola reproduce depth-orthogonal --scale laptop",
+)
 OTHER_PICTURES = {".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".eps"}
 
 
@@ -37,7 +42,7 @@ def run_demo(seed: int, epochs: int | None, out: Path, jobs: int | None) -> int:
     console = Console()
     try:
         picture = _picture_path(out)
-        plan = _plan(picture, seed, EPOCHS if epochs is None else epochs, jobs)
+        plan = _plan(picture, seed, epochs, jobs)
     except (OSError, ValueError) as error:
         complain("demo", error)
         return BAD_ARGUMENT
@@ -69,30 +74,37 @@ def _picture_path(out: Path) -> Path:
     return picture
 
 
-def _plan(picture: Path, seed: int, epochs: int, jobs: int | None) -> Plan:
+def _plan(picture: Path, seed: int, epochs: int | None, jobs: int | None) -> Plan:
     """The experiment with so many epochs; its records lie beside the picture."""
-    settings = {**EXPERIMENT.scales[SCALE], "epochs": checks.count("epochs", epochs)}
-    experiment = replace(EXPERIMENT, name=f"{picture.stem}-records", scales={SCALE: settings})
-    plan = prepare(experiment, SCALE, seed=seed, out=picture.parent, jobs=jobs, anew=True)
+    settings = demo.SCALES[demo.NAME]
+    if epochs is not None:
+        checks.count("epochs", epochs)
+        parts = [{**part, "epochs": epochs} for part in settings["parts"]]
+        settings = {**settings, "parts": parts}
+    name = f"{picture.stem}-records"
+    experiment = replace(demo.EXPERIMENT, name=name, scales={demo.NAME: settings})
+    plan = prepare(experiment, demo.NAME, seed=seed, out=picture.parent, jobs=jobs, anew=True)
     return replace(plan, threads=1)  # on small tensors a second one costs more than it saves
 
 
 def _announce(plan: Plan, console: Console) -> None:
-    settings = plan.settings
-    console.print(
-        f"Two-turn spiral, {settings['train_points']} training and {settings['test_points']} test "
-        f"points, {settings['hidden']}-node network, {settings['runs']} runs of each method.\n"
-        f"{settings['epochs']:,} epochs; the paper uses {spiral.PAPER['epochs']:,}. "
-        f"Seed {settings['seed']}.",
-        highlight=False,
-    )
+    spirals, deep = plan.settings["parts"]
+    lines = [
+        f"1. Overfitting: {spirals['runs']} networks of {spirals['hidden']} nodes on the two-turn "
+        f"spiral, {spirals['epochs']:,} epochs, SGD against bounded weights with noise (C-SGLD).",
+        f"2. Depth: {deep['runs']} networks of {deep['depth']} hidden layers on the four-turn "
+        f"spiral, {deep['epochs']:,} epochs, SGD against orthogonal weights.",
+        f"Seed {plan.settings['seed']}. All networks of a method are trained at once, as one "
+        "Ensemble.",
+    ]
+    console.print("\n".join(lines), highlight=False)
 
 
 def _so_far(plan: Plan) -> Records:
     """What a run that was stopped has found, for the methods that it had begun."""
     complete = read_records(plan.directory).completed()
     others = [
-        spiral_classifiers.so_far(job, Log(job, plan.directory, order=order))
+        demo.so_far(job, Log(job, plan.directory, order=order))
         for order, job in enumerate(plan.jobs)
         if job.name not in complete
     ]
@@ -100,23 +112,56 @@ def _so_far(plan: Plan) -> Records:
 
 
 def _show(records: Records, picture: Path, console: Console) -> None:
-    table = EXPERIMENT.table(records)
-    console.print(terminal_table(table.columns, table.rows, console.width), markup=False)
+    table = demo.table(records)
+    if table.rows:
+        console.print(terminal_table(table.columns, table.rows, console.width), markup=False)
+    for line in (*_findings(records), f"{demo.EXPERIMENT.note}.", *NEXT):
+        console.print(line, markup=False, highlight=False)
     numbers = picture.with_suffix(".csv")
-    write_text(numbers, _csv(table, records))
+    write_text(numbers, _csv(records))
     # Imported here: a second or two, which no one should wait for before the training.
-    from colangevin.lab.experiments.spiral_plot import draw_demo
+    from colangevin.lab.experiments.demo_plot import draw
 
     with replacing(picture) as file:
-        draw_demo(records).savefig(file, format=picture.suffix[1:].lower(), dpi=120)
+        about = {"Software": None} if picture.suffix.lower() == ".png" else None
+        form = picture.suffix[1:].lower()
+        draw(records).savefig(file, format=form, dpi=120, facecolor="white", metadata=about)
     say_written([picture, numbers], console)
 
 
-def _csv(table: Table, records: Records) -> str:
+def _findings(records: Records) -> Iterator[str]:
+    """What the table shows, in words, and how well the constraints hold."""
+    yield (
+        "Mean ± standard deviation over the seeds, in the last tenth of the epochs. Difference: "
+        "± standard error. p: how likely it would be if its sign were random in each seed."
+    )
+    for number, effect in enumerate(demo.EFFECTS, 1):
+        if demo.measured(effect, records) is not None:
+            p = demo.significance(effect, records)
+            verdict = (
+                f"significant, p = {p:.2g}" if p < demo.SIGNIFICANT else "NOT seen in this run"
+            )
+            yield f"{number}. {capital(effect.finding)}: {verdict}."
+    held = [
+        f"{record.settings['label']} {record.final['violation']:.0e}"
+        for record in records.values()
+        if "radii" in record.settings or record.settings.get("orthogonal")
+    ]
+    if held:
+        yield f"Largest violation of a constraint: {', '.join(held)}."
+
+
+def _csv(records: Records) -> str:
+    """Every number of the table, one line per job and seed."""
     file = io.StringIO(newline="")
     writer = csv.writer(file)
-    writer.writerow([*table.columns, "epochs", "seed"])
-    rows: Sequence[Sequence[str]] = table.rows
-    for row, record in zip(rows, records.values(), strict=True):
-        writer.writerow([*row, record.history["epoch"][-1], record.settings["seed"]])
+    writer.writerow(["job", "method", "quantity", "seed", "value", "epochs"])
+    for effect in demo.EFFECTS:
+        for name, _ in (effect.plain, effect.constrained):
+            if (record := records.get(name)) is None:
+                continue
+            values = late(record, effect.key, effect.factor)
+            for seed, value in zip(seeds_of(record.settings), values, strict=True):
+                label, epochs = record.settings["label"], record.history["epoch"][-1]
+                writer.writerow([name, label, effect.key, seed, f"{value:.6g}", epochs])
     return file.getvalue()

@@ -63,7 +63,8 @@ def program(
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of data, weights, batches and noise.")] = 0,
     epochs: Annotated[
-        int | None, typer.Option(help="Epochs to train; the paper uses 10,000 (default: 600).")
+        int | None,
+        typer.Option(help="Epochs of both parts; more show more (default: 1,500 and 800)."),
     ] = None,
     out: Annotated[
         Path, typer.Option(help="A directory, or the picture's file name (.png, .pdf or .svg).")
@@ -72,7 +73,7 @@ def demo(
         int | None, typer.Option(help="Processes to use (default: one per processor).")
     ] = None,
 ) -> None:
-    """Train five methods on the two-turn spiral; print a table and draw a picture (1 minute)."""
+    """Show two effects of constraints in 2 minutes: a table with spreads, and one picture."""
     from colangevin.lab.cli.demo_command import run_demo
 
     raise typer.Exit(run_demo(seed=seed, epochs=epochs, out=out, jobs=jobs))

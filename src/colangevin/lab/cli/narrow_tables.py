@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-NUMBERS = ("", "–", "-", *"0123456789")
+NUMBERS = ("", "–", "-", "+", *"0123456789")
 RUNS = re.compile(r" \((\d+ runs?)\)$")
 
 

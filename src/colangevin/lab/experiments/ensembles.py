@@ -15,7 +15,7 @@ from colangevin.lab.experiments.values import plain
 
 Measure: TypeAlias = Callable[[Ensemble], Mapping[str, Tensor]]
 
-SAVE_SECONDS = 30.0
+SAVE_SECONDS = 10.0
 """What a kill may cost."""
 
 

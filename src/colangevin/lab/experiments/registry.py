@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from colangevin.lab.experiments import (
     cifar_orthogonal,
+    demo,
     depth_orthogonal,
     depth_penalty,
     depth_temperature,
@@ -44,6 +45,8 @@ def find(name: str) -> Experiment:
         ...
         ValueError: unknown experiment 'speech'; there are ...
     """
+    if name == demo.NAME:  # has records as the others, but is no part of the paper
+        return demo.EXPERIMENT
     if name not in EXPERIMENTS:
         known = ", ".join(EXPERIMENTS) or "none"
         raise ValueError(f"unknown experiment {name!r}; there are {known}")

@@ -9,7 +9,7 @@ import torch
 
 from colangevin.diagnostics.weights import largest_weight
 from colangevin.ensemble import Ensemble
-from colangevin.lab.experiments import ensembles, spiral
+from colangevin.lab.experiments import ensembles, regions, spiral
 from colangevin.lab.experiments.comparing import Quantity, lead
 from colangevin.lab.experiments.experiment import (
     Claim,
@@ -19,18 +19,15 @@ from colangevin.lab.experiments.experiment import (
     Table,
     seeds_of,
 )
-from colangevin.lab.experiments.job_log import Log, pack
-from colangevin.lab.experiments.records import Record, Records
+from colangevin.lab.experiments.job_log import Log
+from colangevin.lab.experiments.records import Records
 from colangevin.lab.experiments.spiral_plot import draw_curves, draw_regions
-from colangevin.lab.experiments.values import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAME = "spiral-classifiers"
-GRID, EXTENT = 160, 1.2
 SCALES = {
-    "demo": {**spiral.PAPER, "runs": 5, "epochs": 600},  # what cola demo shows
     **spiral.SCALES,
     # Adds its jobs to the records of the full scale.
     "draws": {**spiral.PAPER, "scale": "full", "draws": 10},
@@ -62,26 +59,6 @@ def run(job: Job, log: Log) -> None:
     log.finish(**_final(ensemble, points))
 
 
-def so_far(job: Job, log: Log) -> Record | None:
-    """The record of a job that was stopped, with the results of its networks as they are.
-
-    Returns:
-        None if the job has not been begun. Nothing is written: the job can still go on.
-    """
-    saved = log.load()
-    if saved is None:
-        return None
-    settings = job.settings
-    seeds = seeds_of(settings)
-    ensemble = spiral.make(settings, seeds, settings.get("radii"), settings.get("temperature", 0.0))
-    ensemble.load_state_dict(saved["ensemble"])
-    final = _final(ensemble, spiral.draw_points(settings, seeds))
-    if log.record.history["epoch"][-1] < ensemble.epochs:
-        measured = {key: final[key] for key in log.record.history if key != "epoch"}
-        log.append(epoch=ensemble.epochs, **measured)
-    return replace(log.record, final=plain(final))
-
-
 def _final(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any]:
     measured = spiral.measure(ensemble, points)
     largest = [largest_weight(network) for network in spiral.networks(ensemble)]
@@ -90,26 +67,7 @@ def _final(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any]:
         "largest_weight": ensembles.everyone(ensemble, torch.tensor(largest)),
         "violation": ensembles.everyone(ensemble, ensemble.violation()),
         "removed": ensembles.removals(ensemble),
-        "picture": _picture(ensemble, points),
-    }
-
-
-def _picture(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any] | None:
-    """What the first run predicts on a grid, and its points."""
-    if 0 not in ensemble.active:
-        return None
-    axis = torch.linspace(-EXTENT, EXTENT, GRID)
-    x, y = torch.meshgrid(axis, axis, indexing="xy")
-    with torch.no_grad():
-        logits = ensemble.member(0)(torch.stack([x, y], dim=-1).reshape(-1, 2))
-    shades = (logits.sigmoid().reshape(GRID, GRID) * 255).round().to(torch.uint8)
-    return {
-        "grid": pack(shades),
-        "extent": EXTENT,
-        "train": pack(points.train_inputs[0]),
-        "train_labels": pack(points.train_labels[0].to(torch.uint8)),
-        "test": pack(points.test_inputs[0][:500]),
-        "test_labels": pack(points.test_labels[0][:500].to(torch.uint8)),
+        "picture": regions.picture(ensemble.member(0), points) if 0 in ensemble.active else None,
     }
 
 
@@ -192,5 +150,5 @@ EXPERIMENT = Experiment(
         "`--scale draws` adds more runs to the results of `--scale full`. These runs reuse 10 data "
         "sets."
     ),
-    times={"demo": "1 min", "smoke": "5 s", "laptop": "4 min", "full": "30 min", "draws": "15 min"},
+    times={"smoke": "5 s", "laptop": "4 min", "full": "30 min", "draws": "15 min"},
 )

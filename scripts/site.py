@@ -22,8 +22,6 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
-import yaml
-
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, BUILD = ROOT / "docs", ROOT / "build"
 STAGED, SITE = BUILD / "docs", BUILD / "site"
@@ -216,14 +214,10 @@ def broken_links(site: Path) -> list[str]:
 # --- the site -------------------------------------------------------------------------------
 
 
-def write_llms(nav: list) -> None:
+def write_llms(nav: list, about_all: str) -> None:
     """llms.txt: the pages in order with what they are, for programs that read; and their text."""
     title = re.compile(r"^# (.+)$", re.MULTILINE)
-    lines = [
-        "# colangevin\n",
-        f"> {yaml.safe_load((ROOT / 'mkdocs.yml').read_text())['site_description']}\n",
-    ]
-    lines.append("## Pages\n")
+    lines = ["# colangevin\n", f"> {about_all}\n", "## Pages\n"]
     for page in pages_of(nav):
         source = STAGED / page
         text = source.read_text(encoding="utf-8")
@@ -241,13 +235,15 @@ def write_llms(nav: list) -> None:
 
 def main() -> None:
     """Stage, build, check."""
+    import yaml  # comes with the extra docs
+
     configuration = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     stage()
     check_navigation(configuration["nav"])
     shutil.rmtree(SITE, ignore_errors=True)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
     subprocess.run(command, cwd=ROOT, check=True)
-    write_llms(configuration["nav"])
+    write_llms(configuration["nav"], configuration["site_description"])
     broken = broken_links(SITE)
     if broken:
         raise SystemExit("broken links:\n  " + "\n  ".join(broken))

@@ -2,15 +2,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+SHOW := --quiet
+PIP := $(BIN)/python -m pip install $(SHOW) --disable-pip-version-check -c constraints.txt
 PINS := pyproject.toml constraints.txt
 
-.PHONY: demo test integrations lint test-oldest test-newest bench clean
+.PHONY: demo test integrations docs dist lint test-oldest test-newest bench clean
 
-# pip says nothing while it works, so that someone has to say why nothing happens.
+# The first time, pip takes minutes: it shows what it does.
 demo:
 	@test -e $(VENV)/.cli || echo "Installing torch and the rest into $(VENV): minutes, the first time."
-	@$(MAKE) --no-print-directory $(VENV)/.cli
+	@$(MAKE) --no-print-directory $(VENV)/.cli SHOW=
 	$(BIN)/cola demo
 
 # One command a line: make stops at the first that fails.
@@ -21,6 +22,18 @@ test: lint
 # In the frameworks that people use: they come with a venv of their own.
 integrations: $(VENV)-integrations/.installed
 	$(VENV)-integrations/bin/python -m pytest -q -n 2 tests/integrations
+
+# The site in build/site; a warning or a link that leads nowhere is an error.
+docs: $(VENV)/.docs
+	$(BIN)/python scripts/site.py
+
+# Wheel and sdist in dist/, as they would be published: metadata and README checked, and the wheel
+# tried in a venv of its own.
+dist: $(VENV)/.dist
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python scripts/try_wheel.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -39,7 +52,7 @@ clean:
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each set of extras, so that installing one never hides that another is missing.
-$(VENV)/.cli $(VENV)/.dev $(VENV)/.bench: $(VENV)/.%: $(VENV)/.created $(PINS)
+$(VENV)/.cli $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.dist: $(VENV)/.%: $(VENV)/.created $(PINS)
 	$(PIP) -e ".[$*]"
 	@touch $@
 

@@ -29,6 +29,8 @@ PAGES = {ROOT / "README.md": "index.md", ROOT / "CHANGELOG.md": "changelog.md"}
 """Files outside of docs/ that are pages of the site."""
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+SHIM = ("https://unpkg.com/iframe-worker/shim", "site/worker.js")
+"""What the theme would load for its search from elsewhere, and our own."""
 API = {
     "optimizers": "Optimizers, parameter groups, methods and schedules.",
     "constraints": "The geometries.",
@@ -182,6 +184,7 @@ class Links(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.links: list[str] = []
+        self.loaded: list[str] = []
         self.anchors: set[str] = set()
         self.feed(text)
 
@@ -191,17 +194,19 @@ class Links(HTMLParser):
                 self.anchors.add(value)
             if name in ("href", "src") and value and tag != "base":
                 self.links.append(value)
+            if name == "src" and value and value.startswith(("http:", "https:", "//")):
+                self.loaded.append(value)
 
 
 def broken_links(site: Path) -> list[str]:
     """Links of the built site that lead to no file or no anchor, or load from elsewhere."""
     pages = {p.resolve(): Links(p.read_text(encoding="utf-8")) for p in site.rglob("*.html")}
-    broken = []
+    broken = [f"{page.name} loads {link}" for page, own in pages.items() for link in own.loaded]
     for page, found in pages.items():
         for link in found.links:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc or page.name == "404.html":
-                continue
+                continue  # other sites are not asked
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
             target = target / "index.html" if target.is_dir() else target
             anchor = unquote(parts.fragment)
@@ -212,6 +217,14 @@ def broken_links(site: Path) -> list[str]:
 
 
 # --- the site -------------------------------------------------------------------------------
+
+
+def keep_local(site: Path) -> None:
+    """Let the pages load nothing from elsewhere: the search works without a network."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        own = os.path.relpath(site / SHIM[1], page.parent)
+        page.write_text(text.replace(SHIM[0], own), encoding="utf-8")
 
 
 def write_llms(nav: list, about_all: str) -> None:
@@ -242,8 +255,10 @@ def main() -> None:
     check_navigation(configuration["nav"])
     shutil.rmtree(SITE, ignore_errors=True)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    subprocess.run(command, cwd=ROOT, check=True)
+    if subprocess.run(command, cwd=ROOT).returncode:
+        raise SystemExit("the site has warnings, which are errors: see above")
     write_llms(configuration["nav"], configuration["site_description"])
+    keep_local(SITE)
     broken = broken_links(SITE)
     if broken:
         raise SystemExit("broken links:\n  " + "\n  ".join(broken))

@@ -21,6 +21,7 @@ test: lint
 
 # In the frameworks that people use: they come with a venv of their own.
 integrations: $(VENV)-integrations/.installed
+	$(VENV)-integrations/bin/python -m pytest -q --doctest-modules src/colangevin/integrations
 	$(VENV)-integrations/bin/python -m pytest -q -n 2 tests/integrations
 
 # The site in build/site; a warning or a link that leads nowhere is an error.

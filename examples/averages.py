@@ -47,7 +47,7 @@ def run(constraint: cl.Constraint) -> tuple[list[str], bool]:
         result = copy.deepcopy(average.module)  # the running average goes on as it is
         cl.constrain_(result, rules, frozen=True)
         found.append((before, violation(result, rules)))
-    return [f"{before:.0e}" for before, _ in found], all(after < 1e-5 for _, after in found)
+    return [f"{before:.3f}" for before, _ in found], all(after < 1e-5 for _, after in found)
 
 
 def violation(model: nn.Module, rules: dict[str, cl.Constraint]) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.fabric import Fabric
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EMAWeightAveraging, LearningRateMonitor
 from lightning.pytorch.loggers import CSVLogger
@@ -188,3 +189,27 @@ def test_options_of_the_trainer(options: dict[str, Any], precision: str) -> None
 def test_a_wrong_interval_is_refused() -> None:
     with pytest.raises(ValueError, match="every must be at least 1, got 0"):
         Monitor(every=0)
+
+
+def test_fabric_saves_and_loads(tmp_path: Path) -> None:
+    def run(steps: int, load: bool = False) -> list[float]:
+        fabric = Fabric(accelerator="cpu", devices=1)
+        plain = network()
+        model, optimizer = fabric.setup(plain, optimizer_for(plain, cl.Orthogonal()))
+        if load:
+            fabric.load(tmp_path / "half.ckpt", {"model": model, "optimizer": optimizer})
+        found = []
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = loss_of(model, *data())
+            fabric.backward(loss)
+            fabric.clip_gradients(model, optimizer, max_norm=1.0)
+            optimizer.step()
+            found.append(float(loss.detach()))
+        if not load:
+            fabric.save(tmp_path / "half.ckpt", {"model": model, "optimizer": optimizer})
+        assert unwrap(optimizer).violation()[0].residual < 1e-6
+        return found
+
+    whole = run(8)
+    assert run(4) + run(4, load=True) == whole

@@ -77,8 +77,8 @@ class Running:
 
 
 @contextmanager
-def server(grace: float = 0.5, most: int = 4) -> Iterator[Running]:
-    registry = Registry(most=most, grace=grace)
+def server(grace: float = 0.5, most: int = 4, first: float = 15.0) -> Iterator[Running]:
+    registry = Registry(most=most, grace=grace, first=first)
     listening = _listen(0)
     config = uvicorn.Config(make_app(registry), log_level="error", timeout_graceful_shutdown=1)
     serving = uvicorn.Server(config)

@@ -25,9 +25,15 @@ def client() -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
+def serving() -> Iterator[Running]:
     with server() as found:
         yield found
+
+
+@pytest.fixture
+def running(serving: Running) -> Iterator[Running]:
+    yield serving
+    serving.registry.close_all()
     assert wait_for(lambda: not threads())
 
 
@@ -267,20 +273,22 @@ def test_play_until_a_step_ends_there(running: Running) -> None:
 
 
 def test_the_thread_ends_when_the_page_closes(running: Running) -> None:
-    assert wait_for(lambda: not threads())
+    before = len(threads())
     session = running.open()
     with running.events(session) as events:
         running.command(session, "play")
         next(events)
-        assert len(threads()) == 1
-    assert wait_for(lambda: not threads(), 5.0)
+        assert len(threads()) == before + 1
+    assert wait_for(lambda: running.registry.find(session.split("/")[-1]) is None, 5.0)
+    assert wait_for(lambda: len(threads()) <= before, 5.0)
     assert running.request("POST", f"{session}/commands", {"do": "play"})[0] in (404, 410)
 
 
-def test_a_page_that_never_listens_ends_too(running: Running) -> None:
-    running.open()
-    assert len(threads()) >= 1
-    assert wait_for(lambda: not threads(), 5.0)
+def test_a_page_that_never_listens_ends_too() -> None:
+    with server(first=0.1) as running:
+        running.open()
+        assert len(threads()) >= 1
+        assert wait_for(lambda: not threads(), 5.0)
 
 
 def test_the_record_has_a_bounded_number_of_rows(

@@ -18,6 +18,8 @@ from colangevin.lab.explorer.training import Member, Training, loss_of
 GRID, SMALL_GRID = 56, 24
 """Points along a side of the decision region, and of the small ones."""
 BINS = 41
+PIECE = 448
+"""Points of a region that are computed at once."""
 MOST_SHOWN = 240
 """Weights on a circle, or singular values, in one picture."""
 MARGIN = 1.15
@@ -232,8 +234,9 @@ def _group_name(group: Mapping[str, Any], index: int) -> str:
 
 
 def region(member: Member, grid: Tensor) -> str:
-    """The probability of class 1 over the plane."""
-    return packed(member.outputs(grid).sigmoid())
+    """The probability of class 1 over the plane, in pieces that fit into the cache."""
+    pieces = [member.outputs(piece) for piece in grid.split(PIECE)]
+    return packed(torch.cat(pieces).sigmoid())
 
 
 def run_frame(

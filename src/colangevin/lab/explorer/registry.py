@@ -13,6 +13,8 @@ MOST_SESSIONS = 4
 """A browser has six connections to one server, and each page keeps one of them open."""
 GRACE = 4.0
 """Seconds after which a session without a page ends; a page that is loaded again needs one."""
+FIRST = 15.0
+"""Seconds that a new session waits for its page, besides: a busy machine takes some."""
 
 
 class TooMany(Exception):
@@ -22,8 +24,10 @@ class TooMany(Exception):
 class Registry:
     """All sessions by their name, which nobody can guess."""
 
-    def __init__(self, most: int = MOST_SESSIONS, grace: float = GRACE) -> None:
-        self.most, self.grace = most, grace
+    def __init__(
+        self, most: int = MOST_SESSIONS, grace: float = GRACE, first: float = FIRST
+    ) -> None:
+        self.most, self.grace, self.first = most, grace, first
         self._sessions: dict[str, Session] = {}
 
     def __len__(self) -> int:
@@ -42,8 +46,9 @@ class Registry:
                 "load this page again"
             )
         name = secrets.token_urlsafe(16)
-        self._sessions[name] = Session(spec, notify)
-        return name, self._sessions[name]
+        session = self._sessions[name] = Session(spec, notify)
+        session.left += self.first
+        return name, session
 
     def find(self, name: str) -> Session | None:
         """The session of this name."""

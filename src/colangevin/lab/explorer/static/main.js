@@ -11,7 +11,7 @@ import { View } from "./view.js";
 const find = (id) => document.getElementById(id);
 const page = {
   choices: null, session: null, spec: null, preset: null, start: null, changes: [], steps: 0,
-  state: "starting", times: [], past: null, controls: {}, replay: null, arriving: 0,
+  state: "starting", times: [], past: null, controls: {}, replay: null, repeating: false,
 };
 const history = new History();
 const view = new View(history, (what) => send("look", what));
@@ -93,6 +93,7 @@ const pending = {};
 /** A control was moved: change the training, or start it again. */
 function change(section, name, value, complaint) {
   if (complaint) return complain(complaint);
+  page.repeating = false;
   if (section === "data" && name === "kind" && value === "drawn" && !page.spec.data.points.length) page.spec.data.points = startingPoints();
   page.spec[section][name] = value;
   const live = (section === "a" || section === "b") && page.choices.live.includes(name);
@@ -153,7 +154,12 @@ function enough(spec) {
 /** Start the training again; the settings of the page are its start. */
 async function restart(spec, changes = [], play = false, until = 0) {
   if (!enough(spec)) return;
+  page.repeating = changes.length > 0;
   const done = await attempt(() => page.session.command("reset", { spec: copy(spec), changes }));
+  if (done && spec !== page.spec) {
+    page.spec = spec;
+    showSettings();
+  }
   if (done && (play || until)) await send("play", until ? { until } : {});
 }
 
@@ -164,7 +170,7 @@ function onProblem(problem) {
   history.clear();
   page.past = null;
   page.start = problem.spec;
-  page.spec = copy(problem.spec);
+  page.spec ??= copy(problem.spec); // later the page's own settings count: the user may be moving one
   page.times = [];
   view.begin(problem);
   showSettings();
@@ -190,10 +196,9 @@ function onFrame(frame) {
   return undefined;
 }
 
-/** The server's settings are the true ones, unless the user is moving a control. */
+/** While the changes of a link are made again, the controls follow them. */
 function adopt(frame) {
-  for (const [letter, run] of Object.entries(frame.runs)) {
-    if (pending[letter] || pending.again) continue;
+  for (const [letter, run] of Object.entries(page.repeating ? frame.runs : {})) {
     const own = page.spec[letter];
     const other = Object.entries(run.settings).filter(([name, value]) => own && own[name] !== value);
     if (other.length) {
@@ -263,6 +268,14 @@ function replay() {
 }
 
 // --- commands --------------------------------------------------------------------------------
+
+/** Back to the start, and to its settings. */
+async function reset() {
+  if (!(await send("reset"))) return;
+  page.repeating = false;
+  page.spec = copy(page.start);
+  showSettings();
+}
 
 const toggle = () => send(page.state === "playing" ? "pause" : "play");
 
@@ -341,7 +354,7 @@ function shortcuts(event) {
   const actions = {
     " ": toggle,
     s: () => send("step"),
-    r: () => send("reset"),
+    r: reset,
     c: () => compare(!page.spec.b),
     l: () => goTo(last),
     ArrowLeft: () => goTo((page.past ?? last) - 1),
@@ -362,7 +375,7 @@ function wire() {
   on("play", "click", toggle);
   on("step", "click", () => send("step"));
   on("step-many", "click", () => send("step", { count: 100 }));
-  on("reset", "click", () => send("reset"));
+  on("reset", "click", reset);
   on("pace", "change", (event) => send("pace", { steps: Number(event.target.value) }));
   on("compare", "change", (event) => compare(event.target.checked));
   on("layer", "change", (event) => send("look", { layer: event.target.value }));
@@ -434,20 +447,22 @@ async function boot() {
   build(page.choices);
   const first = Object.keys(page.choices.presets)[0] ?? null;
   const hash = location.hash.length > 1 ? location.hash : first ? `#preset=${first}` : "";
-  const wanted = fromHash(page.choices, hash);
-  page.spec = wanted.spec;
-  page.start = wanted.spec;
-  page.preset = wanted.preset;
-  showStory(wanted.preset);
-  showSettings();
+  let wanted = fromHash(page.choices, hash);
   const on = { problem: onProblem, frame: onFrame, lost: () => complain("The connection to cola explore is lost. Start it again, then load this page again.") };
-  const open = (spec) => Session.open(copy(spec), on);
+  page.preset = wanted.preset;
   try {
-    page.session = await open(wanted.spec);
+    page.session = await Session.open(wanted.spec, on);
   } catch (error) {
+    // An address that says something impossible: what is wrong with it, and the usual settings.
     complain(error.message);
-    if (!error.message.includes("pages")) page.session = await open(page.choices.default);
+    wanted = fromHash(page.choices, "");
+    page.preset = null;
+    if (!error.message.includes("pages")) page.session = await Session.open(wanted.spec, on);
   }
+  page.spec = wanted.spec;
+  page.start ??= wanted.spec;
+  showStory(page.preset);
+  showSettings();
   if (page.session && (wanted.changes.length || wanted.steps)) await restart(wanted.spec, wanted.changes, false, wanted.steps);
   document.body.dataset.ready = "yes";
 }

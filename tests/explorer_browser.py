@@ -34,7 +34,7 @@ class Page:
         )
         self.context.grant_permissions(["clipboard-read", "clipboard-write"])
         self.page = self.context.new_page()
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(60_000)
         self.console: list[str] = []
         self.page.on("console", lambda message: self.console.append(message.text))
         self.page.on("pageerror", lambda error: self.console.append(str(error)))

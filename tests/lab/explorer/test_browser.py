@@ -57,4 +57,4 @@ def test_a_link_trains_to_a_known_accuracy_and_the_code_repeats_it() -> None:
         assert int(page.data("steps")) > STEPS
         assert len(threads()) == 1
         page.close()
-        assert wait_for(lambda: not threads(), 8.0)
+        assert wait_for(lambda: not threads(), 30.0)

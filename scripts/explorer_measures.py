@@ -58,6 +58,7 @@ def explorer() -> Iterator[tuple[str, subprocess.Popen[str], float]]:
 
 @contextmanager
 def browser() -> Iterator[Any]:
+    """Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:
@@ -68,6 +69,7 @@ def browser() -> Iterator[Any]:
 
 
 def opened(chromium: Any, address: str, **options: Any) -> Any:
+    """A page that has shown its first frame."""
     page = chromium.new_context(viewport={"width": 1280, "height": 900}, **options).new_page()
     page.goto(address)
     page.wait_for_selector("body[data-steps]", timeout=60_000)
@@ -138,6 +140,7 @@ def presets() -> None:
 
 
 def text(record: dict[str, Any]) -> str:
+    """The table of the page."""
     first, last = record["run"]["rows"][1], record["run"]["rows"][-1]
     fps = [row["frames_per_second"] for row in record["run"]["rows"][1:]]
     page, frame = record["starts"]["page"], record["starts"]["first_frame"]
@@ -161,6 +164,7 @@ def _spread(values: list[float]) -> str:
 
 
 def screenshot(path: Path, steps: int) -> None:
+    """The picture of the page, after so many steps."""
     with browser() as chromium, explorer() as (address, _, _):
         page = opened(chromium, f"{address}#preset=circles&training.members=3&steps={steps}")
         page.wait_for_function(
@@ -174,6 +178,7 @@ def screenshot(path: Path, steps: int) -> None:
 
 
 def main() -> None:
+    """Measure, and write if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--write", action="store_true", help="write the record and the table")

@@ -42,6 +42,7 @@ def test_a_link_trains_to_a_known_accuracy_and_the_code_repeats_it() -> None:
         assert page.score("a", "testLoss") == expected[1]
         assert page.score("a", "testAccuracy") == expected[3]
         page.page.click("#export-code")
+        page.page.wait_for_selector("#code-dialog[open]")
         code = page.page.text_content("#code-text")
         page.page.click("#code-close")
         namespace: dict[str, Any] = {}

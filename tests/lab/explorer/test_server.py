@@ -1,6 +1,10 @@
 """The server: whom it answers, what it refuses, and that nothing stays behind."""
 
 import json
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ pytest.importorskip("uvicorn", reason="the extra explore is not installed")
 
 from starlette.testclient import TestClient
 
+from colangevin.lab.cli.explore_command import run_explore
 from colangevin.lab.explorer.registry import Registry
 from colangevin.lab.explorer.server import MOST_BYTES, make_app
 from explorer_serving import SMALL, Running, server, threads, wait_for
@@ -317,3 +322,33 @@ def test_an_unforeseen_error_reaches_the_page(
         assert frame["state"] == "failed"
         assert "IndexError" in frame["message"]
     assert running.request("GET", "/")[0] == 200
+
+
+def test_ctrl_c_ends_the_program_without_a_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "colangevin", "explore", "--port", "0", "--no-browser"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert process.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
+    assert found is not None
+    running = Running(int(found[1]), Registry())
+    session = running.open()
+    with running.events(session) as events:
+        next(events), next(events)
+        running.command(session, "play")
+        process.send_signal(signal.SIGINT)
+        assert [name for name, _ in events][-1:] in ([], ["frame"])  # the stream ends
+    _, errors = process.communicate(timeout=20)
+    assert errors == ""
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_in_use_is_an_error_in_words(
+    serving: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_explore(serving.port, browser=False) == 2
+    assert "--port" in capsys.readouterr().err
+    assert run_explore(70_000, browser=False) == 2
+    assert "65535" in capsys.readouterr().err

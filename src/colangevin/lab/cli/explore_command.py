@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import webbrowser
+from types import FrameType
 
 from rich.console import Console
 
@@ -19,6 +20,7 @@ def run_explore(port: int, browser: bool) -> int:
     try:
         import uvicorn
 
+        from colangevin.lab.explorer.registry import Registry
         from colangevin.lab.explorer.server import make_app
     except ModuleNotFoundError as error:
         wanted = f'the package {error.name}: pip install "colangevin[explore]"'
@@ -30,8 +32,17 @@ def run_explore(port: int, browser: bool) -> int:
         complain("explore", error)
         return BAD_ARGUMENT
     address = f"http://{HOST}:{listening.getsockname()[1]}/"
+    registry = Registry()
+
+    class Server(uvicorn.Server):
+        """Ends the pages' streams first: the server waits for open connections."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            registry.end()
+            super().handle_exit(sig, frame)
+
     config = uvicorn.Config(
-        make_app(),
+        make_app(registry),
         log_level="warning",
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=1,
@@ -43,7 +54,7 @@ def run_explore(port: int, browser: bool) -> int:
     if browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     with listening:
-        uvicorn.Server(config).run(sockets=[listening])
+        Server(config).run(sockets=[listening])
     return 0
 
 

@@ -68,6 +68,12 @@ class Registry:
             if lonely or not session.alive:
                 self.close(name)
 
+    def end(self) -> None:
+        """End all sessions, and allow no new ones."""
+        self.most = 0
+        for name in list(self._sessions):
+            self.close(name)
+
     def close_all(self) -> None:
         """End all sessions and wait for their threads."""
         sessions = list(self._sessions.values())

@@ -69,13 +69,14 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread is there."""
-        return self._thread.is_alive()
+        """Whether the thread is there, and shall stay."""
+        return self._thread.is_alive() and not self._ending.is_set()
 
     def close(self) -> None:
         """End the thread after its current step."""
         self._ending.set()
         self._wishes.put((None, Future()))
+        self.notify()
 
     def join(self, timeout: float = 5.0) -> None:
         """Wait until the thread has ended."""
@@ -84,7 +85,7 @@ class Session:
     def ask(self, wish: Callable[[], Any]) -> Future[Any]:
         """Have something done by the thread, between two steps."""
         answer: Future[Any] = Future()
-        if self._ending.is_set() or not self.alive:
+        if not self.alive:
             answer.set_exception(Closed("the session has ended"))
         else:
             self._wishes.put((wish, answer))

@@ -31,9 +31,8 @@ export class Session {
     this.events = new EventSource(`${this.path}/events`);
     this.events.addEventListener("problem", (event) => on.problem(JSON.parse(event.data)));
     this.events.addEventListener("frame", (event) => on.frame(JSON.parse(event.data)));
-    this.events.onerror = () => {
-      if (this.events.readyState === EventSource.CLOSED) on.lost();
-    };
+    this.events.onerror = () => on.lost();
+    this.events.onopen = () => on.found();
     addEventListener("pagehide", () => this.close(), { once: true });
   }
 

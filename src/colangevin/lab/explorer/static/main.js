@@ -448,7 +448,9 @@ async function boot() {
   const first = Object.keys(page.choices.presets)[0] ?? null;
   const hash = location.hash.length > 1 ? location.hash : first ? `#preset=${first}` : "";
   let wanted = fromHash(page.choices, hash);
-  const on = { problem: onProblem, frame: onFrame, lost: () => complain("The connection to cola explore is lost. Start it again, then load this page again.") };
+  const lost = "The connection to cola explore is lost. Start it again, then load this page again.";
+  const found = () => { if (find("notice").textContent === lost) complain(""); };
+  const on = { problem: onProblem, frame: onFrame, lost: () => complain(lost), found };
   page.preset = wanted.preset;
   try {
     page.session = await Session.open(wanted.spec, on);

@@ -249,7 +249,7 @@ def refuse_differences(cards: Sequence[Card]) -> None:
 
     Raises:
         ValueError: if parameters, settings, rules or chosen seeds differ.
-        ReplicaError: if weights differ.
+        ReplicaError: if weights differ and are to be compared.
     """
     first = cards[0]
     for card in cards[1:]:
@@ -268,7 +268,8 @@ def refuse_differences(cards: Sequence[Card]) -> None:
                 "same noise. Give one seed, or none; independent_chains=True if every rank is to "
                 "be a chain of its own"
             )
-    _refuse_weights(cards)
+    if first.every:
+        _refuse_weights(cards)
 
 
 def _first_difference(one: Card, other: Card) -> str:

@@ -122,6 +122,7 @@ def mistakes(rank: int) -> dict[str, str | None]:
         assert bits(model) == before
     model = network(rank)
     found["weights"] = failure(stepper(model, optimizer_of(model, None)))
+    found["not compared"] = failure(stepper(model, optimizer_of(model, None, check_replicas=0)))
     model = nn.Linear(3 + rank, 2)
     found["shape"] = failure(stepper(model, optimizer_of(model, None)))
     return found

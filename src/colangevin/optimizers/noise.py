@@ -85,7 +85,7 @@ class BatchNoise:
         if batch.constraint.elementwise:
             if number not in self._kept:  # a batch that is done in blocks asks for each of them
                 self._kept[number] = batch.gather(self._parts(number, like))
-            return self._kept[number].view(-1)[first : first + like.numel()].view(like.shape)
+            return self._kept[number].reshape(-1)[first : first + like.numel()].view(like.shape)
         if self._is_position(like):
             return batch.gather(self._parts(number, like))
         return self._slacks(number, like)

@@ -1,0 +1,51 @@
+"""Sharded weights in less usual surroundings: the same path as without shards."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import variety_cases as cases
+from world import World
+
+
+@pytest.mark.parametrize("name", list(cases.CASES))
+def test_the_path_is_that_without_shards(two: World, three: World, name: str) -> None:
+    for world in (two, three) if name in ("rows", "large steps", "other rules") else (two,):
+        found = world.run(cases.case, name)
+        assert max(found) < 1e-10, (world.size, found)
+        assert not any(map(math.isnan, found))
+
+
+def test_half_precision(two: World) -> None:
+    for found in two.run(cases.half_precision):
+        assert found["mixed"] < 2e-3  # gradients are rounded to 8 bits
+        assert found["bfloat16"] == 0.0
+
+
+MESSAGES = {
+    "sum": "TypeError: parameter 0 of shape (3, 2) has the placements (Partial(sum),)",
+    "flat Sphere": "FullyShardedDataParallel, which has lost its shape, so Sphere cannot hold",
+    "flat Circle": None,
+    "shape": "ConstraintError",
+    "zeros": "without full rank",
+    "chains": "ValueError: independent_chains=True, but the weights are sharded over all",
+    "settings": "ValueError: ranks 0 and 1 have different settings: in group 0 lr is 0.2 and 0.1",
+    "nan": "ConvergenceError",
+}
+
+
+def test_mistakes_are_told_on_every_rank(two: World) -> None:
+    ones, others = two.run(cases.mistakes)
+    assert ones == others
+    assert ones.keys() == MESSAGES.keys()
+    for name, message in MESSAGES.items():
+        found = ones[name]
+        assert found is None if message is None else message in str(found), (name, found)
+
+
+def test_replicas_of_shards(two: World) -> None:
+    ones, others = two.run(cases.replicas)
+    assert ones["chains"] != others["chains"]
+    assert ones["tampered"] == others["tampered"]
+    assert "replicas differ in 1 parameters: circle.weight (rank 1 from rank 0)" in ones["tampered"]

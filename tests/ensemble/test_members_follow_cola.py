@@ -60,7 +60,8 @@ def compare(
     for index, seed in enumerate(SEEDS):
         model = network(seed, dtype)
         start = [p.detach().clone() for p in model.parameters()]
-        optimizer = cl.CoLA(cl.parameter_groups(model, rules), seed=seed, **options)
+        own = {k: v[index] if isinstance(v, list) else v for k, v in options.items()}
+        optimizer = cl.CoLA(cl.parameter_groups(model, rules), seed=seed, **own)
         assert_same(ensemble.member(index), alone(model, optimizer, index))
         assert all(
             (p - q).abs().max() > 1e-3 for p, q in zip(model.parameters(), start, strict=True)
@@ -72,6 +73,14 @@ def compare(
 @every_constraint
 def test_a_warm_member_follows_cola(constraint: str, scheme: str, dtype: torch.dtype) -> None:
     compare(constraint, {**SCHEMES[scheme], "temperature": 1e-3, "weight_decay": 0.01}, dtype)
+
+
+@every_scheme
+@every_constraint
+def test_members_of_a_sweep_follow_cola(constraint: str, scheme: str) -> None:
+    options = {k: [v, 0.8 * v] if isinstance(v, float) else v for k, v in SCHEMES[scheme].items()}
+    sweep = {"temperature": [1e-3, 2e-3], "weight_decay": [0.01, 0.02]}
+    compare(constraint, {**options, **sweep}, torch.float64)
 
 
 @pytest.mark.slow

@@ -100,10 +100,22 @@ def rows_of(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() <= 1 else tensor.flatten(1).sum(dim=1)
 
 
+def fitting(factor: Scalar, tensor: Tensor) -> Scalar:
+    """A factor of the members for a tensor with fewer dimensions than the batch has: a slack.
+
+    Example:
+        >>> fitting(torch.ones(4, 1), torch.zeros(4)).shape
+        torch.Size([4])
+    """
+    if isinstance(factor, Tensor) and factor.dim() > tensor.dim():
+        return factor.reshape(factor.shape[: tensor.dim()])
+    return factor
+
+
 def plus(x: Tensor, y: Tensor, factor: Scalar, out: Tensor | None = None) -> Tensor:
     """x + factor · y, in one pass over memory where the factor is a plain number."""
     if isinstance(factor, Tensor):
-        total = x + y * factor
+        total = x + y * fitting(factor, y)
         return total if out is None else out.copy_(total)
     # Not given at all where there is none: vmap knows no out.
     return torch.add(x, y, alpha=factor, **({} if out is None else {"out": out}))
@@ -359,7 +371,7 @@ class Constraint(ABC):
         if draw is not None:
             noise = draw(state.position)
             vector = noise * scale if vector is None else plus(vector, noise, scale)
-            slack = None if state.slack is None else draw(state.slack) * scale
+            slack = None if state.slack is None else draw(state.slack) * fitting(scale, state.slack)
         if vector is None:
             vector = torch.zeros_like(state.position)
         return self.tangent(state, vector, slack)

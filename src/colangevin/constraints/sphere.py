@@ -17,6 +17,7 @@ from colangevin.constraints.base import (
     State,
     Vector,
     check_scale,
+    fitting,
     like,
     tame,
 )
@@ -221,6 +222,7 @@ class Sphere(Constraint):
         slack_momentum = None if slack_momentum is None else tame(slack_momentum)
         radius = self._radius(momentum)
         speed = self._dot(momentum, slack_momentum, momentum, slack_momentum).sqrt()
+        step = fitting(step, speed)
         angle = speed * step / radius
         cos, reach = torch.cos(angle), torch.sinc(angle / torch.pi) * step
         pull = reach * (speed / radius).square()

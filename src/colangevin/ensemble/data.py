@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.ensemble.streams import batch_orders
 
 PIECE = 64
 """Batches that are gathered at once, and after which diverged members are removed."""
@@ -33,10 +32,6 @@ class Data(NamedTuple):
     def points(self) -> int:
         """Points of one member."""
         return self.inputs.shape[1 if self.per_member else 0]
-
-    def orders(self, seeds: Sequence[int], epoch: int) -> Tensor:
-        """The order of the points for every member."""
-        return batch_orders(seeds, epoch, self.points)
 
     def gather(
         self, members: Sequence[int], orders: Tensor, piece: Piece, batch_size: int

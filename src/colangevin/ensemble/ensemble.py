@@ -5,23 +5,27 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 
 from colangevin.ensemble import members, saving
-from colangevin.ensemble.data import batches_of, pieces
+from colangevin.ensemble.evaluating import evaluate
 from colangevin.ensemble.gradients import Gradients, Loss, Penalty
 from colangevin.ensemble.groups import groups_of, total
-from colangevin.ensemble.settings import OPTIONS, spread, step_of
+from colangevin.ensemble.moving import move
+from colangevin.ensemble.scheduling import MembersOptimizer
+from colangevin.ensemble.settings import OPTIONS, spread, wanted
+from colangevin.ensemble.sources import Points, source_of
 from colangevin.ensemble.training import History, fit
 from colangevin.errors import DivergenceWarning, ProjectionWarning
 from colangevin.optimizers.kernel import wants_kernels
-from colangevin.optimizers.options import resolve
 from colangevin.optimizers.step import carry_out
+
+NOT_READY = "give lr (and momentum) or step_size (and friction) first, see set()"
 
 
 class Removal(NamedTuple):
@@ -117,6 +121,7 @@ class Ensemble:
         self.steps = self.epochs = self.fallbacks = 0
         self._native = wants_kernels(None)
         self._state: dict[Tensor, dict[str, Any]] = {}
+        self._optimizer: MembersOptimizer | None = None
         self._gradients = Gradients(self._template, penalty, compile, self.seeds[0])
         for group in self._groups:
             group.check()
@@ -153,30 +158,18 @@ class Ensemble:
         Raises:
             ValueError, TypeError: nothing has been changed then.
         """
-        self._settle({**self._options, **self._checked(options)})
+        named = self._checked(options)
+        self._settle({**self._options, **named}, named)
 
-    def _wanted(
-        self, mine: Mapping[str, Any], group: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a member's group is set to, and what it has already if its method made it."""
-        given = {name: value for name, value in mine.items() if value is not None}
-        if not self._by_method:
-            return given, {}
-        hidden = ("constraint", "seed", "lr", "momentum", "friction")
-        return {**step_of(group), **given}, {k: v for k, v in group.items() if k not in hidden}
-
-    def _settle(self, options: dict[str, Any]) -> None:
-        """Take over all options, or raise before anything has been changed."""
-        own = [spread(options, len(self.seeds))[i] for i in self.active]
+    def _settle(self, options: dict[str, Any], named: Mapping[str, Any]) -> None:
+        """Take over the named options, or raise before anything has been changed."""
+        own = [spread(dict(named), len(self.seeds))[i] for i in self.active]
         before = [[dict(group) for group in part.options] for part in self._groups]
         overdamped = [part.momentum for part in self._groups]
         try:
             for part in self._groups:
-                resolved = [
-                    resolve(*self._wanted(mine, group))
-                    for mine, group in zip(own, part.options, strict=True)
-                ]
-                part.set(resolved)
+                pairs = zip(own, part.options, strict=True)
+                part.set([wanted(mine, group, self._ready) for mine, group in pairs])
                 part.check()
             if self.steps and overdamped != [part.momentum for part in self._groups]:
                 raise ValueError("a training cannot go from overdamped to underdamped, or back")
@@ -207,7 +200,9 @@ class Ensemble:
             ConvergenceError: a projection failed; nothing has been changed.
         """
         if not self._ready:
-            raise ValueError("give lr (and momentum) or step_size (and friction) first, see set()")
+            raise ValueError(NOT_READY)
+        if self._optimizer is not None:
+            self._optimizer.follow()
         count = len(self.active)
         for name, tensor in (("inputs", inputs), ("targets", targets)):
             if len(tensor) != count:
@@ -228,6 +223,8 @@ class Ensemble:
         if any(not group.rests for group in self._groups):
             self.steps += 1
         self._note(total(works).fallbacks)
+        if self._optimizer is not None:
+            self._optimizer.step()
         return found.losses.detach()
 
     def _note(self, fallbacks: int) -> None:
@@ -243,57 +240,57 @@ class Ensemble:
     def epoch(
         self,
         loss: Loss,
-        inputs: Tensor,
-        targets: Tensor,
+        inputs: Points,
+        targets: Tensor | None = None,
         *,
-        batch_size: int,
+        batch_size: int | None = None,
         per_member: bool = False,
     ) -> Tensor:
-        """Train on all points once, each member in its own random order.
+        """Train on all points once.
 
-        Members whose loss is no longer finite are removed, with a warning.
+        With tensors or a dataset each member has its own random order. A loader has one order,
+        and all members see its batches. Members whose loss is no longer finite are removed, with
+        a warning.
 
         Args:
             loss: as in ``step``.
-            inputs: the points [points, ...] of all members, or [members, points, ...].
-            targets: likewise.
-            batch_size: points in a batch; the last may be smaller.
+            inputs: the points [points, ...] of all members, or [members, points, ...]; or a
+                dataset; or a loader such as ``torch.utils.data.DataLoader``.
+            targets: likewise; None with a dataset or a loader, which bring them.
+            batch_size: points in a batch, the last may be smaller; None with a loader.
             per_member: every member has its own data.
 
         Returns:
             The mean loss of every member, NaN for removed ones: [seeds].
         """
-        sums = torch.zeros(len(self.seeds), dtype=torch.float64)
-        data = batches_of(inputs, targets, len(self.seeds), per_member)
-        orders, count = data.orders(self._own_seeds, self.epochs), 0
-        for piece in pieces(data.points, batch_size):
-            if not self.active:
-                break
-            found = [
-                self.step(loss, *batch)
-                for batch in data.gather(self.active, orders, piece, batch_size)
-            ]
+        sums, count = torch.zeros(len(self.seeds), dtype=torch.float64), 0
+        source = source_of(inputs, targets, batch_size, per_member, len(self.seeds))
+        for batches in source.pieces(self) if self.active else ():
+            found = [self.step(loss, *batch) for batch in batches]
             losses = torch.stack(found)
             sums[self.active] += losses.sum(dim=0).double().cpu()
             count += len(found)
-            keep = self._remove_diverged(losses[-1])
-            orders = orders if bool(keep.all()) else orders[keep]
+            self._remove_diverged(losses[-1])
+            if not self.active:
+                break
         self.epochs += 1
         sums /= max(count, 1)
         sums[[removal.member for removal in self.removed]] = math.nan
         return sums
 
-    def fit(self, loss: Loss, inputs: Tensor, targets: Tensor, **settings: Any) -> History:
+    def fit(
+        self, loss: Loss, inputs: Points, targets: Tensor | None = None, **settings: Any
+    ) -> History:
         """Train for a number of epochs; see ``colangevin.ensemble.fit`` for the arguments."""
         return fit(self, loss, inputs, targets, **settings)
 
     # --- members that go ------------------------------------------------------------------
 
-    def _remove_diverged(self, losses: Tensor) -> Tensor:
-        """Remove members by their losses, with a warning, and return which of them stay."""
+    def _remove_diverged(self, losses: Tensor) -> None:
+        """Remove members by their losses, with a warning."""
         keep = losses.isfinite().cpu()
         if bool(keep.all()):
-            return keep
+            return
         gone = [i for i, stays in zip(self.active, keep.tolist(), strict=True) if not stays]
         self.removed += [Removal(i, self.seeds[i], self.steps) for i in gone]
         warnings.warn(
@@ -303,7 +300,6 @@ class Ensemble:
             stacklevel=3,
         )
         self._select([row for row, stays in enumerate(keep.tolist()) if stays])
-        return keep
 
     def _select(self, rows: Sequence[int]) -> None:
         """Keep the members in these rows."""
@@ -359,24 +355,99 @@ class Ensemble:
                 tensor.copy_(tensors[name][row])
         return module
 
+    def __getitem__(self, index: int) -> nn.Module:
+        """The same as ``member``."""
+        return self.member(index)
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        """The members that are left, each as a module of its own."""
+        return (self.member(index) for index in list(self.active))
+
+    @property
+    def members(self) -> list[nn.Module]:
+        """The members that are left, each as a module of its own."""
+        return list(self)
+
+    @property
+    def parameters(self) -> Mapping[str, Tensor]:
+        """The parameters by name, with the members that are left in front: [members, ...].
+
+        These are the tensors that are trained: clone what you want to keep, and write nothing.
+
+        Example:
+            >>> Ensemble(lambda: nn.Linear(2, 1), range(3)).parameters["weight"].shape
+            torch.Size([3, 1, 2])
+        """
+        tables = {**self._learned, **self._frozen}
+        return MappingProxyType({n: tables[n] for n, _ in self._template.named_parameters()})
+
+    @property
+    def device(self) -> torch.device:
+        """Where the members are."""
+        return next(iter((self._learned or self._frozen).values())).device
+
+    def to(self, device: str | int | torch.device) -> Ensemble:
+        """Move all members and their state to a device, and return the ensemble itself.
+
+        Example:
+            >>> Ensemble(lambda: nn.Linear(2, 1), range(3)).to("cpu").device
+            device(type='cpu')
+        """
+        place = torch.device(device)
+        if place != self.device:
+            move(self, lambda tensor: tensor.to(place))
+        return self
+
+    @property
+    def optimizer(self) -> MembersOptimizer:
+        """What schedulers of torch take as their optimizer.
+
+        It has one group per parameter group and member. What a scheduler writes there (``lr``,
+        ``momentum``, ``temperature``, ``weight_decay``) counts from the next step on.
+
+        Example:
+            >>> ensemble = Ensemble(lambda: nn.Linear(1, 1), range(2), lr=0.1)
+            >>> scheduler = torch.optim.lr_scheduler.ExponentialLR(ensemble.optimizer, 0.5)
+            >>> points = torch.ones(4, 1)
+            >>> for _ in range(3):
+            ...     _ = ensemble.epoch(nn.functional.mse_loss, points, points, batch_size=2)
+            ...     scheduler.step()
+            >>> scheduler.get_last_lr()
+            [0.0125, 0.0125]
+        """
+        if self._optimizer is None:
+            if not self._ready:
+                raise ValueError(NOT_READY)
+            self._optimizer = MembersOptimizer(self._groups)
+        return self._optimizer
+
     def _tensors(self) -> dict[str, Tensor]:
         return {**self._learned, **self._frozen, **self._buffers}
 
-    @torch.no_grad()
-    def __call__(self, inputs: Tensor, *, per_member: bool = False) -> Tensor:
+    def __call__(
+        self, inputs: Tensor, *, per_member: bool = False, batch_size: int | None = None
+    ) -> Tensor:
         """The outputs of all members in evaluation mode: [members, points, ...]."""
-        return self.evaluate(lambda outputs, _: outputs, inputs, None, per_member=per_member)
+        return evaluate(self, lambda outputs, _: outputs, inputs, None, per_member, batch_size)
 
-    @torch.no_grad()
     def evaluate(
         self,
         function: Callable[[Any, Any], Tensor],
-        inputs: Tensor,
-        targets: Tensor | None,
+        inputs: Points,
+        targets: Tensor | None = None,
         *,
         per_member: bool = False,
+        batch_size: int | None = None,
     ) -> Tensor:
         """A function of outputs and targets, such as the loss, for every member that is left.
+
+        Args:
+            function: of one member's outputs and targets.
+            inputs: points, a dataset, or a loader.
+            targets: of a tensor of points.
+            per_member: every member has its own points.
+            batch_size: evaluate so many points at a time, which needs less memory. The function
+                must then return a mean over the points, or one value per point.
 
         Example:
             >>> ensemble = Ensemble(lambda: nn.Linear(2, 1), range(3))
@@ -384,22 +455,7 @@ class Ensemble:
             >>> ensemble.evaluate(lambda y, t: (y - t).square().mean(), points, points[:, :1]).shape
             torch.Size([3])
         """
-        if per_member:
-            inputs = inputs[self.active]
-            targets = None if targets is None else targets[self.active]
-        dim = 0 if per_member else None
-        template = self._template
-
-        def one(own: dict[str, Tensor], x: Tensor, y: Tensor | None) -> Tensor:
-            return function(functional_call(template, own, (x,)), y)
-
-        was_training = template.training
-        template.eval()
-        try:
-            in_dims = (0, dim, None if targets is None else dim)
-            return vmap(one, in_dims=in_dims)(self._tensors(), inputs, targets)
-        finally:
-            template.train(was_training)
+        return evaluate(self, function, inputs, targets, per_member, batch_size)
 
     @torch.no_grad()
     def violation(self) -> Tensor:

@@ -103,6 +103,10 @@ class Gradients:
             losses,
         )
 
+    def forget(self) -> None:
+        """The tensors are elsewhere now: what was compiled for them is of no use."""
+        self._functions.clear()
+
     def _wants_compiling(self, step: int) -> bool:
         # The first step shows whether the module draws random numbers, which must be eager.
         if self.random is not False:

@@ -128,7 +128,7 @@ class MemberGroup:
         Raises:
             ValueError: saying what differs.
         """
-        if not self.adaptive:
+        if not self.adaptive and self.options:
             for first in (True, False):
                 joined([self._own(group, first) for group in self.options])
         elif len({(group["scheme"], group["delayed_gradient"]) for group in self.options}) > 1:
@@ -156,6 +156,15 @@ class MemberGroup:
     @functools.cached_property
     def _decays(self) -> bool:
         return any(group.get("decay_power") for group in self.options)
+
+    def refresh(self) -> None:
+        """Somebody has written to the settings: look at them again.
+
+        Raises:
+            ValueError, TypeError: naming the option.
+        """
+        self._forget()
+        self.check()
 
     def _forget(self) -> None:
         """The settings have changed: what was worked out from them is so no longer."""

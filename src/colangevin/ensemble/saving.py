@@ -54,7 +54,7 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
     """Check everything, then take it over."""
     _check(ensemble, state)
     if state["options"]:
-        ensemble._settle(dict(state["options"]))
+        ensemble._settle(dict(state["options"]), state["options"])
     rows = [ensemble.active.index(i) for i in state["active"]]
     if len(rows) < len(ensemble.active):
         ensemble._select(rows)

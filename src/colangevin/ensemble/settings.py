@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from colangevin.integrators.scheme import parse
+from colangevin.optimizers.options import resolve
 
 NUMBERS = ("lr", "momentum", "step_size", "friction", "temperature", "weight_decay")
 """What may differ between members: a number, or one per member."""
@@ -38,6 +39,35 @@ def spread(options: Mapping[str, Any], members: int) -> list[dict[str, Any]]:
             raise ValueError(f"{name} has {len(column)} values for {members} members")
         columns[name] = column or [value] * members
     return [{name: columns[name][i] for name in columns} for i in range(members)]
+
+
+STEP = ("lr", "momentum", "friction", "scheme", "delayed_gradient")
+"""What a group knows of its step."""
+
+
+def wanted(named: Mapping[str, Any], group: Mapping[str, Any], ready: bool) -> dict[str, Any]:
+    """The settings that a member's group gets; what is not named stays as it is.
+
+    Args:
+        named: options of the member; None is no wish.
+        group: its present settings, which a scheduler may have changed.
+        ready: whether the group has a step of its own already.
+
+    Raises:
+        ValueError, TypeError: naming the option.
+
+    Example:
+        >>> group = {"lr": 0.25, "momentum": 0.9, "friction": None, "scheme": "OBA"}
+        >>> wanted({"temperature": 0.5}, group, True)["temperature"]
+        0.5
+    """
+    given = {name: value for name, value in named.items() if value is not None}
+    rest = {k: v for k, v in group.items() if k not in ("constraint", "seed", *STEP[:3])}
+    if given.keys() & {*STEP, "step_size"}:
+        return resolve(given, {**(step_of(group) if ready else {}), **rest})
+    # An lr of 0 may come from a scheduler, but cannot be given.
+    found = resolve(given, {"lr": 1.0, **rest})
+    return {name: value for name, value in found.items() if name not in STEP}
 
 
 def step_of(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,8 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.ensemble.gradients import Loss
+from colangevin.ensemble.scheduling import advance, listed
+from colangevin.ensemble.sources import Points
 
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
@@ -43,32 +45,36 @@ class History:
 def fit(
     ensemble: Ensemble,
     loss: Loss,
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Points,
+    targets: Tensor | None = None,
     *,
     epochs: int,
-    batch_size: int,
+    batch_size: int | None = None,
     per_member: bool = False,
     metrics: Mapping[str, Metric] | None = None,
     every: int = 1,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | Callable[[int], None] = False,
+    schedulers: Any = None,
 ) -> History:
     """Train an ensemble until it has seen the data ``epochs`` times.
 
     Args:
         ensemble: the members.
         loss: a function of one member's outputs and targets that returns a number.
-        inputs: the points [points, ...] of all members, or [members, points, ...].
-        targets: likewise.
+        inputs: the points [points, ...] of all members, or [members, points, ...]; a dataset;
+            or a loader, whose batches all members see.
+        targets: of tensors; datasets and loaders bring them.
         epochs: epochs in all, those that the ensemble has made already included.
-        batch_size: points in a batch.
+        batch_size: points in a batch; None with a loader.
         per_member: every member has its own data.
         metrics: functions of the ensemble that return one number per member that is left.
         every: epochs between two measurements and checkpoints.
         checkpoint: a file; if it exists the training goes on from there, with the options of
             the ensemble that wrote it.
         progress: show a bar (needs rich), or call this with the epochs done.
+        schedulers: one or several of ``ensemble.optimizer``, stepped after every epoch; they are
+            saved and loaded with the checkpoint.
 
     Returns:
         The training loss, averaged over the epochs since the last measurement, and the metrics.
@@ -88,15 +94,16 @@ def fit(
     """
     checks.count("epochs", epochs)
     checks.count("every", every)
-    history = History()
+    history, steered = History(), listed(schedulers)
     sizes: dict[str, Any] = {"batch_size": batch_size, "per_member": per_member}
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
-        history = load(ensemble, path, sizes)
+        history = load(ensemble, path, sizes, steered)
     with _bar(progress, epochs) as report:
         since: list[Tensor] = []
         while ensemble.epochs < epochs and ensemble.active:
             since.append(ensemble.epoch(loss, inputs, targets, **sizes))
+            advance(steered, float(since[-1].nanmean()))
             report(ensemble.epochs)
             if ensemble.epochs % every and ensemble.epochs < epochs and ensemble.active:
                 continue
@@ -106,7 +113,7 @@ def fit(
             history.append(ensemble.epochs, row)
             since = []
             if path is not None:
-                save(ensemble, history, path, sizes)
+                save(ensemble, history, path, sizes, steered)
     return history
 
 
@@ -117,7 +124,13 @@ def widen(ensemble: Ensemble, values: Tensor) -> Tensor:
     return wide
 
 
-def save(ensemble: Ensemble, history: History, path: Path, sizes: Mapping[str, Any]) -> None:
+def save(
+    ensemble: Ensemble,
+    history: History,
+    path: Path,
+    sizes: Mapping[str, Any],
+    schedulers: Sequence[Any] = (),
+) -> None:
     """Write a checkpoint in such a way that there is always a whole one."""
     temporary = path.with_name(path.name + ".part")
     saved = {
@@ -125,16 +138,19 @@ def save(ensemble: Ensemble, history: History, path: Path, sizes: Mapping[str, A
         "sizes": dict(sizes),
         "epochs": history.epochs,
         "values": {name: torch.stack(values) for name, values in history.values.items()},
+        "schedulers": [scheduler.state_dict() for scheduler in schedulers],
     }
     torch.save(saved, temporary)
     os.replace(temporary, path)
 
 
-def load(ensemble: Ensemble, path: Path, sizes: Mapping[str, Any]) -> History:
+def load(
+    ensemble: Ensemble, path: Path, sizes: Mapping[str, Any], schedulers: Sequence[Any] = ()
+) -> History:
     """Read a checkpoint into an ensemble and return its history.
 
     Raises:
-        ValueError: if it is of other seeds, parameters, constraints or batches.
+        ValueError: if it is of other seeds, parameters, constraints, batches or schedulers.
     """
     try:
         saved: dict[str, Any] = torch.load(path, weights_only=True)
@@ -146,7 +162,12 @@ def load(ensemble: Ensemble, path: Path, sizes: Mapping[str, Any]) -> History:
     for name, value in sizes.items():
         if saved["sizes"][name] != value:
             raise ValueError(f"{path} was made with {name}={saved['sizes'][name]}, got {value}")
+    steered = saved.get("schedulers", [])
+    if len(steered) != len(schedulers):
+        raise ValueError(f"{path} has {len(steered)} schedulers, got {len(schedulers)}")
     ensemble.load_state_dict(saved["ensemble"])
+    for scheduler, state in zip(schedulers, steered, strict=True):
+        scheduler.load_state_dict(state)
     values = {name: list(tensor) for name, tensor in saved["values"].items()}
     return History(saved["epochs"], values)
 

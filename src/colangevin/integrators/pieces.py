@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from colangevin.constraints.base import Constraint, Draw, Scalar, State, overwrite, plus
+from colangevin.constraints.base import Constraint, Draw, Scalar, State, fitting, overwrite, plus
 
 
 def drift(constraint: Constraint, state: State, step: Scalar, *, in_place: bool = False) -> State:
@@ -52,7 +52,10 @@ def impulse(
     change = constraint.impulse(state, gradient, weight, scale, draw)
     slack = state.slack_momentum
     if slack is not None:
-        slack = slack * decay if change.slack is None else plus(change.slack, slack, decay)
+        if change.slack is None:
+            slack = slack * fitting(decay, slack)
+        else:
+            slack = plus(change.slack, slack, decay)
     momentum = plus(change.main, state.momentum, decay)
     new = state._replace(momentum=momentum, slack_momentum=slack)
     return overwrite(state, new) if in_place else new
@@ -78,7 +81,7 @@ def _accumulate(
         if gradient is not None:
             momentum = plus(momentum, gradient, weight, out)
     if slack is not None:
-        slack = torch.mul(slack, decay, out=slack_out)
+        slack = torch.mul(slack, fitting(decay, slack), out=slack_out)
     if draw is not None:
         momentum = plus(momentum, draw(state.position), scale, out)
         if slack is not None and state.slack is not None:

@@ -9,11 +9,13 @@ from colangevin.lab.experiments import (
     depth_penalty,
     depth_temperature,
     fashion_circle,
+    partitioned_temperature,
     spiral_classifiers,
     spiral_curvature,
     spiral_gradients,
     spiral_temperature,
     transformer_circle,
+    weight_distributions,
 )
 from colangevin.lab.experiments.experiment import Experiment
 
@@ -28,6 +30,8 @@ _ALL: tuple[Experiment, ...] = (
     fashion_circle.EXPERIMENT,
     cifar_orthogonal.EXPERIMENT,
     transformer_circle.EXPERIMENT,
+    partitioned_temperature.EXPERIMENT,
+    weight_distributions.EXPERIMENT,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from colangevin.constraints import Circle
 from colangevin.ensemble import Ensemble
-from colangevin.lab.data import TWO_TURNS, Spiral
+from colangevin.lab.data import TWO_TURNS, Spiral, Trigonometric
 from colangevin.lab.experiments import ensembles
 from colangevin.lab.experiments.comparing import Quantity
 from colangevin.lab.experiments.experiment import Settings, seeds_of
@@ -66,7 +66,10 @@ class Points(NamedTuple):
 
 
 def draw_points(
-    settings: Settings, seeds: Sequence[int], spiral: Spiral = TWO_TURNS, stream: int = 97
+    settings: Settings,
+    seeds: Sequence[int],
+    spiral: Spiral | Trigonometric = TWO_TURNS,
+    stream: int = 97,
 ) -> Points:
     """The data of every run.
 

@@ -1,0 +1,194 @@
+"""Figures 3.1 and 3.17: Langevin dynamics and LOL at several temperatures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from colangevin.lab.experiments import ensembles, partitioned
+from colangevin.lab.experiments.comparing import ahead
+from colangevin.lab.experiments.curves import say_bands
+from colangevin.lab.experiments.experiment import (
+    Claim,
+    Experiment,
+    Job,
+    Settings,
+    Table,
+    seeds_of,
+)
+from colangevin.lab.experiments.job_log import Log, pack
+from colangevin.lab.experiments.partitioned import ACCURACY, LOSS
+from colangevin.lab.experiments.partitioned_plot import bars, draw_regions
+from colangevin.lab.experiments.records import Record, Records
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "partitioned-temperature"
+FULL: dict[str, Any] = {
+    "runs": 5,
+    "steps": 50_000,
+    "train_points": 1_000,
+    "test_points": 1_000,
+    "batch_size": 20,
+    "langevin_nodes": 500,
+    "lol_nodes": 200,
+}
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        **FULL,
+        "runs": 2,
+        "steps": 20,
+        "train_points": 100,
+        "test_points": 50,
+        "langevin_nodes": 10,
+        "lol_nodes": 10,
+    },
+    "laptop": {**FULL, "runs": 3, "steps": 10_000},
+    "full": FULL,
+}
+TRIGONOMETRIC = {"scale": 3.0, "frequency": 2.0, "noise": 0.02}
+TEMPERATURES = {
+    "langevin": (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3),
+    "lol": (1e-7, 1e-6, 1e-5, 1e-4, 1e-3),
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "langevin": {"kind": "langevin", "h": 0.4, "gamma": 10.0},
+    "lol": {"kind": "lol", "h": 0.8, "gamma": 1.0},
+}
+WORDS = {"langevin": "Langevin", "lol": "LOL"}
+BEST = 1e-5
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """One job per method and temperature."""
+    shared = {k: v for k, v in settings.items() if not k.endswith("_nodes")}
+    return [
+        Job(
+            NAME,
+            f"{name}-{tau:g}",
+            {
+                **shared,
+                "hidden": settings[f"{name}_nodes"],
+                "data": TRIGONOMETRIC if name == "langevin" else partitioned.FOUR_TURNS,
+                "method": {**METHODS[name], "tau": tau},
+                "label": f"{WORDS[name]}, τ = {tau:g}",
+            },
+        )
+        for name, taus in TEMPERATURES.items()
+        for tau in taus
+    ]
+
+
+def run(job: Job, log: Log) -> None:
+    """Train, and keep the regions of the first run."""
+    ready = partitioned.trained(log)
+    if ready is None:
+        return
+    ensemble, _ = ready
+    settings = job.settings
+    points = partitioned.draw_points(settings, seeds_of(settings)[:1])
+    extent = partitioned.extent_of(settings)
+    picture = None
+    if ensemble.active:
+        picture = {
+            "grid": pack(partitioned.probabilities(ensemble, 0, extent, 100)),
+            "extent": extent,
+            "points": pack(points.test_inputs[0]),
+            "labels": pack(points.test_labels[0]),
+        }
+    log.finish(picture=picture, removed=ensembles.removals(ensemble))
+
+
+def _of(records: Records, kind: str) -> list[Record]:
+    return [r for r in records.values() if r.settings["method"]["kind"] == kind]
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """The classifiers of the first run, and accuracies against the temperature."""
+    from matplotlib.figure import Figure
+
+    panels = []
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    for axis, kind in zip(figure.subplots(1, 2), METHODS, strict=True):
+        found = _of(records, kind)
+        shown = [r for r in found if r.final.get("picture")]
+        panels.append(
+            [
+                (
+                    f"{r.settings['label']}: {100 * r.values('test_accuracy')[0]:.1f} %",
+                    r.final["picture"],
+                )
+                for r in shown
+            ]
+        )
+        names = [f"{r.settings['method']['tau']:g}" for r in found]
+        values = [ACCURACY.of(r).values for r in found]
+        bars(axis, names, values, "test accuracy, %")
+        axis.set(xlabel="temperature", title=WORDS[kind], ylim=(40, 100))
+    say_bands(figure)
+    return {"temperature": figure, "regions": draw_regions([row for row in panels if row])}
+
+
+def table(records: Records) -> Table:
+    """Accuracy and loss at each temperature."""
+    rows = [
+        [r.settings["label"], ACCURACY.text(r), LOSS.text(r), str(len(r.final["removed"]))]
+        for r in records.values()
+    ]
+    return Table(["method", "test accuracy, %", "test loss", "diverged runs"], rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """Accuracy rises with the temperature up to 1e-5 and falls beyond."""
+    found = []
+    for kind, word in WORDS.items():
+        by = {r.settings["method"]["tau"]: r for r in _of(records, kind)}
+        if BEST not in by:
+            continue
+        for text, others in (
+            ("at lower temperatures", [r for tau, r in by.items() if tau < BEST]),
+            ("at higher temperatures", [r for tau, r in by.items() if tau > BEST]),
+        ):
+            if others:
+                measured = [ACCURACY.of(r) for r in others]
+                claim = ahead(
+                    f"test accuracy of {word} at τ = 1e-5 is above that {text}, %",
+                    ACCURACY.of(by[BEST]),
+                    measured,
+                    digits=1,
+                )
+                found.append(claim)
+        if kind == "lol" and 1e-3 in by:
+            found.append(_unusable(by[1e-3]))
+    return found
+
+
+def _unusable(record: Record) -> Claim:
+    """The method is unusable at 1e-3: no better than chance."""
+    measured = ACCURACY.of(record)
+    finite = [value for value in measured.values if value == value]
+    mean = sum(finite) / len(finite) if finite else 50.0
+    verdict = "reproduced" if mean < 60.0 else "not reproduced"
+    return Claim(
+        "LOL at τ = 1e-3 is unusable: test accuracy, %",
+        "unusable",
+        measured.text(1),
+        verdict,
+        "taken as below 60 %, where chance is 50 %",
+    )
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="the role of temperature: Langevin on trigonometric data, LOL on the four-turn spiral",
+    source="thesis figures 3.1 and 3.17",
+    scales=SCALES,
+    jobs=jobs,
+    run=run,
+    figures=figures,
+    table=table,
+    claims=claims,
+    note="The thesis shows one run of each; we make 5. Temperatures 1e-4 and 1e-3 of Langevin, and "
+    "1e-7 to 1e-4 of LOL, are ours: the text does not name them. The batches of LOL are 2 %",
+    times={"smoke": "5 s", "laptop": "2 min", "full": "10 min"},
+)

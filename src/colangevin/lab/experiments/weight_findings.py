@@ -1,0 +1,229 @@
+"""What the records of weight-distributions show, and what the thesis states about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colangevin.lab.experiments.comparing import Measured, ahead, number
+from colangevin.lab.experiments.curves import COLORS
+from colangevin.lab.experiments.experiment import NOT_REPRODUCED, REPRODUCED, Claim
+from colangevin.lab.experiments.partitioned import ACCURACY
+from colangevin.lab.experiments.records import Record, Records, mean_std
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "weight-distributions"
+SPIRALS = {"two": 0.5, "four": 0.1}
+"""Two and four turns, and AdLaLa's γ on them."""
+MARKS = (50, 1_000, 10_000)
+BINS, LIMIT = 60, 3.0
+POOLED = "pooled"
+COURSE = {
+    "two": {
+        "sgd": (0.66, 0.66, 0.96),
+        "adam": (0.65, 0.89, 0.99),
+        "sgld": (0.61, 0.68, 0.74),
+        "adlala": (0.62, 0.82, 0.99),
+    },
+    "four": {
+        "sgd": (0.5, 0.56, 0.58),
+        "adam": (0.58, 0.55, 0.67),
+        "sgld": (0.52, 0.5, 0.54),
+        "adlala": (0.45, 0.62, 0.8),
+    },
+}
+"""Test accuracies at steps 50, 1,000 and 10,000 of figures 3.6 and 3.7."""
+POOL = {"sgd": 79.0, "adam": 83.7, "sgld": 78.0, "adlala-0.5": 93.4, "adlala-10": 85.5}
+"""Mean test accuracies of figure 3.8."""
+GAPS = {"adam": 35.0, "lol": 10.0}
+"""Best minus worst run, section 3.5; AdLaLa's is said to be less than LOL's."""
+
+
+def last(record: Record) -> Mapping[str, Any]:
+    """What was seen at the end."""
+    found: Mapping[str, Any] = record.final["seen"][-1]
+    return found
+
+
+def _finite(values: Any) -> list[float]:
+    return [math.nan if value is None else float(value) for value in values]
+
+
+def rows(records: Records) -> list[list[str]]:
+    """The table's rows: one per job and time."""
+    found = []
+    for job, record in records.items():
+        steps = record.settings["train_points"] // record.settings["batch_size"]
+        for seen in record.final["seen"]:
+            accuracy = Measured("", [100 * value for value in _finite(seen["accuracy"])])
+            found.append(
+                [
+                    job,
+                    record.settings["label"],
+                    f"{seen['epoch'] * steps:,}",
+                    accuracy.text(1),
+                    f"{mean_std(_finite(seen['moved']))[0]:.3f}",
+                    f"{100 * seen['w1']['near_zero']:.1f}",
+                    f"{seen['w1']['deviation']:.2f}",
+                    f"{seen['w2']['deviation']:.2f}",
+                    f"{seen['w2']['largest']:.1f}",
+                ]
+            )
+    return found
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Figures 3.6, 3.7 (weights over time) and 3.8 (pooled runs)."""
+    found = {}
+    for spiral in SPIRALS:
+        courses = {j: r for j, r in records.items() if j.startswith(f"{spiral}-")}
+        if courses:
+            found[f"{spiral}-turns"] = _courses(courses)
+    pools = {j: r for j, r in records.items() if j.startswith(POOLED)}
+    if pools:
+        found["pooled"] = _pools(pools)
+    return found
+
+
+def _courses(records: Mapping[str, Record]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.6 * len(records), 6), layout="constrained")
+    axes = figure.subplots(2, len(records), squeeze=False)
+    for column, record in enumerate(records.values()):
+        steps = record.settings["train_points"] // record.settings["batch_size"]
+        for row, key in enumerate(("w1", "b1")):
+            axis = axes[row, column]
+            for color, seen in zip(COLORS, record.final["seen"], strict=False):
+                _density(axis, seen[key], f"step {seen['epoch'] * steps:,}", color)
+            axis.set(title=record.settings["label"] if row == 0 else "", ylabel=key, yscale="log")
+            axis.legend(fontsize="x-small")
+    return figure
+
+
+def _pools(records: Mapping[str, Record]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.2 * len(records), 3.4), layout="constrained")
+    axes = figure.subplots(1, len(records), squeeze=False)[0]
+    for axis, record in zip(axes, records.values(), strict=True):
+        for color, key in zip(COLORS, ("w1", "w2"), strict=False):
+            _density(axis, last(record)[key], key, color)
+        mean = mean_std(ACCURACY.of(record).values)[0]
+        axis.set(title=f"{record.settings['label']}: {mean:.1f} %", yscale="log", xlabel="weight")
+        axis.legend(fontsize="x-small")
+    return figure
+
+
+def _density(axis: Any, seen: Mapping[str, Any], label: str, color: str) -> None:
+    edges = np.linspace(-LIMIT, LIMIT, BINS + 1)
+    axis.step((edges[1:] + edges[:-1]) / 2, seen["density"], where="mid", label=label, color=color)
+
+
+def claims_on_courses(records: Records) -> list[Claim]:
+    """Accuracies of figures 3.6 and 3.7, and which weights are excited within 50 steps."""
+    found = []
+    for spiral, stated in COURSE.items():
+        own = {name: records.get(f"{spiral}-{name}") for name in stated}
+        for name, values in stated.items():
+            record = own[name]
+            if record is None or len(record.final["seen"]) != len(MARKS):
+                continue
+            for step, value, seen in zip(MARKS, values, record.final["seen"], strict=True):
+                runs = [100 * v for v in _finite(seen["accuracy"])]
+                label = f"{record.settings['label']}, {spiral} turns, step {step:,}"
+                text = f"test accuracy of {label}, %"
+                found.append(number(text, (100 * value, None), Measured(label, runs), ordered=True))
+        found += _excited(spiral, own)
+    return found
+
+
+def _excited(spiral: str, own: Mapping[str, Record | None]) -> list[Claim]:
+    """Thermodynamic methods excite all weights within 50 steps: fewer have not moved."""
+    first: dict[str, Measured] = {}
+    for name, record in own.items():
+        if record is not None:
+            values = [100 * v for v in _finite(record.final["seen"][0]["unmoved"])]
+            first[name] = Measured(record.settings["label"], values)
+    found = []
+    for name in ("sgld", "adlala"):
+        others = [first[other] for other in ("sgd", "adam") if other in first]
+        if name in first and others:
+            text = f"input weights that have not moved by 0.001 at step 50, {spiral} turns, %"
+            found.append(ahead(text, first[name], others, sign=-1, digits=1))
+    return found
+
+
+def claims_on_pools(pools: Mapping[str, Record]) -> list[Claim]:
+    """Figure 3.8 and the text beside it."""
+    found = []
+    measured = {name: ACCURACY.of(record) for name, record in pools.items()}
+    for name, value in POOL.items():
+        if name in measured:
+            label = measured[name].label
+            text = f"mean test accuracy of {label}, two turns, %"
+            found.append(number(text, (value, None), measured[name], ordered=True, digits=1))
+    others = [measured[name] for name in ("sgd", "adam", "sgld") if name in measured]
+    if "adlala-0.5" in measured and others:
+        text = "test accuracy over 100 runs, two turns, %"
+        found.append(ahead(text, measured["adlala-0.5"], others, digits=1))
+    found += _shares(pools) + _sizes(pools) + _gaps(measured)
+    return found
+
+
+def _shares(pools: Mapping[str, Record]) -> list[Claim]:
+    if not {"sgd", "adam", "adlala-0.5"} <= set(pools):
+        return []
+    shares = {name: 100 * last(pools[name])["w1"]["near_zero"] for name in pools}
+    more = min(shares["sgd"], shares["adam"]) > shares["adlala-0.5"]
+    ours = "; ".join(f"{pools[n].settings['label']} {v:.1f} %" for n, v in shares.items())
+    text = "input weights below 0.01: more with SGD and Adam than with AdLaLa"
+    return [Claim(text, "many", ours, REPRODUCED if more else NOT_REPRODUCED)]
+
+
+def _sizes(pools: Mapping[str, Record]) -> list[Claim]:
+    found = []
+    for name, larger in (("adlala-0.5", True), ("adlala-10", False), ("sgd", True), ("adam", True)):
+        if name in pools:
+            seen = last(pools[name])
+            one, two = seen["w1"]["deviation"], seen["w2"]["deviation"]
+            label = pools[name].settings["label"]
+            text = f"deviation of output weights against input weights, {label}"
+            stated = "larger" if larger else "not larger"
+            verdict = REPRODUCED if (two > one) is larger else NOT_REPRODUCED
+            found.append(Claim(text, stated, f"w2 {two:.2f}, w1 {one:.2f}", verdict))
+    if "lol" in pools:
+        largest = last(pools["lol"])["w2"]["largest"]
+        verdict = REPRODUCED if 30 <= largest <= 300 else NOT_REPRODUCED
+        why = "taken as between 30 and 300"
+        text = "largest weight of LOL"
+        found.append(Claim(text, "of order 100", f"{largest:.0f}", verdict, why))
+    return found
+
+
+def _gaps(measured: Mapping[str, Measured]) -> list[Claim]:
+    gaps = {
+        name: max(one.values) - min(one.values)
+        for name, one in measured.items()
+        if all(map(math.isfinite, one.values))
+    }
+    found = []
+    for name, value in GAPS.items():
+        if name in gaps:
+            near = abs(gaps[name] - value) <= 0.5 * value
+            text = f"best minus worst run of {measured[name].label}, %"
+            verdict = REPRODUCED if near else NOT_REPRODUCED
+            why = "taken as within half of it; it grows with the runs"
+            found.append(Claim(text, f"{value:g}", f"{gaps[name]:.1f}", verdict, why))
+    if {"lol", "adlala-0.5", "adam"} <= set(gaps):
+        right = gaps["adlala-0.5"] < gaps["lol"] < gaps["adam"]
+        ours = "; ".join(f"{measured[n].label} {g:.1f}" for n, g in gaps.items())
+        verdict = REPRODUCED if right else NOT_REPRODUCED
+        text = "best minus worst run, %: AdLaLa < LOL < Adam"
+        found.append(Claim(text, "AdLaLa < LOL < Adam", ours, verdict))
+    return found

@@ -9,7 +9,10 @@ from colangevin.lab.experiments import (
     depth_penalty,
     depth_temperature,
     fashion_circle,
+    partitioned_overfitting,
+    partitioned_spirals,
     partitioned_temperature,
+    partitioned_trigonometric,
     spiral_classifiers,
     spiral_curvature,
     spiral_gradients,
@@ -32,6 +35,9 @@ _ALL: tuple[Experiment, ...] = (
     transformer_circle.EXPERIMENT,
     partitioned_temperature.EXPERIMENT,
     weight_distributions.EXPERIMENT,
+    partitioned_spirals.EXPERIMENT,
+    partitioned_trigonometric.EXPERIMENT,
+    partitioned_overfitting.EXPERIMENT,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

@@ -1,0 +1,282 @@
+"""Figures 3.9, 3.10, 3.14 and 3.15: AdLaLa, LOL and DHSGD beside Adam, SGD and SGLD on spirals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from colangevin.ensemble import Ensemble
+from colangevin.lab.experiments import ensembles, partitioned
+from colangevin.lab.experiments.experiment import Experiment, Job, Settings, seeds_of
+from colangevin.lab.experiments.job_log import Log, pack
+from colangevin.lab.experiments.spirals_findings import NAME, claims, figures, table
+
+FULL: dict[str, Any] = {
+    "runs": 100,
+    "grid_runs": 10,
+    "hybrid_runs": 4,
+    "region_runs": 2,
+    "test_points": 1_000,
+    "nodes": 100,
+    "small_nodes": 20,
+    "large_nodes": 500,
+    "points": 1_000,
+    "few_points": 500,
+    "region_steps": 60_000,
+    "grid_steps": 20_000,
+    "robust_steps": 10_000,
+    "hybrid_steps": 50_000,
+    "first_steps": 2_500,
+}
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        **FULL,
+        "runs": 2,
+        "grid_runs": 2,
+        "hybrid_runs": 2,
+        "region_runs": 1,
+        "test_points": 40,
+        "nodes": 6,
+        "small_nodes": 4,
+        "large_nodes": 6,
+        "points": 100,
+        "few_points": 100,
+        "region_steps": 30,
+        "grid_steps": 10,
+        "robust_steps": 10,
+        "hybrid_steps": 100,
+        "first_steps": 50,
+    },
+    "laptop": {
+        **FULL,
+        "runs": 20,
+        "grid_runs": 4,
+        "region_runs": 1,
+        "region_steps": 20_000,
+        "grid_steps": 10_000,
+        "hybrid_steps": 20_000,
+    },
+    "full": FULL,
+}
+ADLALA = {"kind": "adlala", "h": 0.25, "sigma": 0.01, "tau": 1e-4, "gamma": 0.1, "epsilon": 0.05}
+TWO_TURNS_ADLALA = {**ADLALA, "gamma": 0.5, "epsilon": 0.1}
+REGIONS: dict[str, dict[str, Any]] = {
+    "adam": {"label": "Adam", "initial": 0.5, "method": {"kind": "adam", "h": 0.005}},
+    "adlala": {
+        "label": "AdLaLa",
+        "initial": 0.01,
+        "method": {**ADLALA, "h": 0.1, "gamma": 0.03, "tau2": 1e-5, "epsilon": 0.1},
+    },
+}
+ROBUST: dict[str, dict[str, Any]] = {
+    "sgd": {"label": "SGD", "method": {"kind": "sgd", "h": 0.25}},
+    "adam-gaussian": {
+        "label": "Adam, Gaussian",
+        "initial": 0.01,
+        "method": {"kind": "adam", "h": 0.005},
+    },
+    "adam": {"label": "Adam, PyTorch", "method": {"kind": "adam", "h": 0.005}},
+    "lol": {"label": "LOL", "method": {"kind": "lol", "h": 0.25, "gamma": 0.01, "tau": 1e-3}},
+    "adlala-gaussian": {
+        "label": "AdLaLa, Gaussian",
+        "initial": 0.01,
+        "method": TWO_TURNS_ADLALA,
+    },
+    "adlala": {"label": "AdLaLa, PyTorch", "method": TWO_TURNS_ADLALA},
+}
+SIGMAS = (0.0, 0.005, 0.01, 0.05, 0.1)
+STEPS = (0.1, 0.5, 1.0)
+ADAMS = (0.001, 0.005, 0.01, 0.05)
+SGDS = (0.05, 0.1, 0.15, 0.2)
+FIRST = (0.1, 0.2)
+AVERAGED = 10
+"""Networks whose probabilities are averaged for a picture, one per epoch."""
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """Regions, the grid of figure 3.10, robustness, and the hybrid method."""
+    shared = {key: settings[key] for key in ("scale", "seed", "test_points")}
+    return [
+        Job(NAME, name, {**shared, **own})
+        for part in (_regions, _grid, _robust, _hybrid)
+        for name, own in part(settings).items()
+    ]
+
+
+def _runs(settings: Settings, part: str) -> int:
+    return int(min(settings["runs"], settings[f"{part}_runs"]))
+
+
+def _regions(settings: Settings) -> dict[str, dict[str, Any]]:
+    shared = {
+        "part": "regions",
+        "runs": _runs(settings, "region"),
+        "hidden": settings["large_nodes"],
+        "train_points": settings["points"],
+        "batch_size": settings["points"] // 50,
+        "steps": settings["region_steps"],
+        "data": {"turns": 4.0, "power": 1.0},
+    }
+    return {f"regions-{name}": {**shared, **own} for name, own in REGIONS.items()}
+
+
+def _grid(settings: Settings) -> dict[str, dict[str, Any]]:
+    shared = {
+        "part": "grid",
+        "runs": _runs(settings, "grid"),
+        "hidden": settings["nodes"],
+        "train_points": settings["points"],
+        "batch_size": settings["points"] // 50,
+        "steps": settings["grid_steps"],
+        "data": partitioned.FOUR_TURNS,
+    }
+    found = {"grid-adlala": {**shared, "label": "AdLaLa", "method": ADLALA}}
+    for sigma in SIGMAS:
+        for h in STEPS:
+            kind = "sgld" if sigma else "sgd"
+            label = f"SGLD, σ = {sigma:g}, h = {h:g}" if sigma else f"SGD, h = {h:g}"
+            method = {"kind": kind, "h": h, "sigma": sigma}
+            found[f"grid-sgld-{sigma:g}-{h:g}"] = {**shared, "label": label, "method": method}
+    for h in ADAMS:
+        method = {"kind": "adam", "h": h}
+        found[f"grid-adam-{h:g}"] = {**shared, "label": f"Adam, h = {h:g}", "method": method}
+    return found
+
+
+def _robust(settings: Settings) -> dict[str, dict[str, Any]]:
+    shared = {
+        "part": "robust",
+        "runs": settings["runs"],
+        "hidden": settings["small_nodes"],
+        "train_points": settings["few_points"],
+        "batch_size": settings["few_points"] // 50,
+        "steps": settings["robust_steps"],
+        "data": partitioned.TWO_TURNS,
+    }
+    return {f"robust-{name}": {**shared, **own} for name, own in ROBUST.items()}
+
+
+def _hybrid(settings: Settings) -> dict[str, dict[str, Any]]:
+    shared = {
+        "part": "hybrid",
+        "runs": _runs(settings, "hybrid"),
+        "hidden": settings["nodes"],
+        "train_points": settings["points"],
+        "batch_size": settings["points"] // 50,
+        "steps": settings["hybrid_steps"],
+        "data": partitioned.FOUR_TURNS,
+    }
+    found = {}
+    for h in SGDS:
+        method = {"kind": "sgd", "h": h}
+        alone = {**shared, "label": f"SGD, h = {h:g}", "method": method}
+        found[f"hybrid-none-{h:g}"] = alone
+        for first in FIRST:
+            label = f"DHSGD, h = {first:g}, then SGD, h = {h:g}"
+            own = {"first": {"kind": "dhsgd", "h": first}, "first_steps": settings["first_steps"]}
+            found[f"hybrid-{first:g}-{h:g}"] = {**shared, **own, "label": label, "method": method}
+    return found
+
+
+def run(job: Job, log: Log) -> None:
+    """Do a job of one of the four parts."""
+    part = job.settings["part"]
+    if part == "regions":
+        _run_regions(job, log)
+    elif "first" in job.settings:
+        _run_hybrid(job, log)
+    else:
+        partitioned.run(job, log)
+
+
+def _run_regions(job: Job, log: Log) -> None:
+    """Pictures at a third, two thirds and the end, averaged over ten epochs before each."""
+    settings = job.settings
+    epochs, extent = partitioned.epochs_of(settings), partitioned.extent_of(settings)
+    thirds = [max(1, round(epochs * part / 3)) for part in (1, 2, 3)]
+
+    def observe(ensemble: Ensemble) -> dict[str, Any] | None:
+        due = next((t for t in thirds if t - AVERAGED < ensemble.epochs <= t), None)
+        if due is None or not ensemble.active or ensemble.epochs == 0:
+            return None
+        return {"third": due, "grid": partitioned.probabilities(ensemble, 0, extent, 120)}
+
+    ready = partitioned.trained(log, observe)
+    if ready is None:
+        return
+    ensemble, kept = ready
+    points = partitioned.draw_points(settings, seeds_of(settings)[:1])
+    pictures = []
+    for third in dict.fromkeys(thirds):
+        grids = [one["grid"].float() for one in kept if one["third"] == third]
+        if grids:
+            mean = torch.stack(grids).mean(dim=0).round().to(torch.uint8)
+            pictures.append({"epoch": third, "grid": pack(mean)})
+    shared = {
+        "extent": extent,
+        "points": pack(points.test_inputs[0]),
+        "labels": pack(points.test_labels[0]),
+    }
+    log.finish(pictures=pictures, picture=shared, removed=ensembles.removals(ensemble))
+
+
+def _run_hybrid(job: Job, log: Log) -> None:
+    """DHSGD with momenta 0 at the start, then SGD from where it has come to."""
+    settings = job.settings
+    seeds = seeds_of(settings)
+    points = partitioned.draw_points(settings, seeds)
+    first = partitioned.epochs_of(settings, settings["first_steps"])
+    saved = log.load()
+    begun = saved["kept"] if saved is not None else []
+    if not any("state" in one for one in begun):
+        opening = partitioned.make({**settings, "method": settings["first"]}, seeds)
+        kept = partitioned.train(
+            opening,
+            settings,
+            points,
+            log,
+            lambda e: {"state": _states(e)} if e.epochs == first else None,
+            until=first,
+        )
+        if kept is None:
+            return
+        log.checkpoint.unlink(missing_ok=True)  # it is of the first optimizer
+        begun = kept
+    states = next(one["state"] for one in begun if "state" in one)
+    ensemble = partitioned.make(settings, seeds, lambda seed: _network(settings, states[seed]))
+    ensemble.epochs = first
+    if partitioned.train(ensemble, settings, points, log, kept=begun) is not None:
+        log.finish(removed=ensembles.removals(ensemble))
+
+
+def _states(ensemble: Ensemble) -> dict[int, Any]:
+    return {
+        ensemble.seeds[index]: {
+            name: tensor.clone() for name, tensor in ensemble.member(index).state_dict().items()
+        }
+        for index in ensemble.active
+    }
+
+
+def _network(settings: Settings, state: dict[str, Any]) -> torch.nn.Module:
+    model = partitioned.network(settings)
+    model.load_state_dict(state)
+    return model
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="AdLaLa, LOL and DHSGD beside Adam, SGD and SGLD on two- and four-turn spirals",
+    source="thesis figures 3.9, 3.10, 3.14 and 3.15",
+    scales=SCALES,
+    jobs=jobs,
+    run=run,
+    figures=figures,
+    table=table,
+    claims=claims,
+    note="Ours, because the text does not state them: steps h of SGLD and Adam in figure 3.10, "
+    "10,000 steps in figure 3.14, 100 nodes and DHSGD's h in figure 3.15, 2 runs in figure 3.9, "
+    "whose pictures are averaged over the ends of ten epochs instead of ten steps",
+    times={"smoke": "12 s", "laptop": "5 min", "full": "12 min"},
+)

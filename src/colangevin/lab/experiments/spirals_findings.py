@@ -1,0 +1,195 @@
+"""What the records of partitioned-spirals show, and what the thesis states about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from colangevin.lab.experiments.comparing import Measured, ahead
+from colangevin.lab.experiments.curves import say_bands
+from colangevin.lab.experiments.experiment import NOT_REPRODUCED, REPRODUCED, Claim, Table
+from colangevin.lab.experiments.partitioned import ACCURACY, LOSS
+from colangevin.lab.experiments.partitioned_plot import bars, draw_curves, draw_regions
+from colangevin.lab.experiments.records import Record, Records, mean_std
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "partitioned-spirals"
+FIGURES = {"regions": "3.9", "grid": "3.10", "robust": "3.14", "hybrid": "3.15"}
+
+
+def _part(records: Records, part: str) -> dict[str, Record]:
+    return {
+        job.partition("-")[2]: record
+        for job, record in records.items()
+        if record.settings["part"] == part
+    }
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Figures 3.9, 3.10, 3.14 and 3.15, as far as their jobs are done."""
+    found = {}
+    regions = _part(records, "regions")
+    rows = [row for row in map(_region_row, regions.values()) if row]
+    if rows:
+        found["regions"] = draw_regions(rows)
+    if grid := _part(records, "grid"):
+        found["grid"] = _bars(list(grid.values()), "test accuracy, %")
+    if robust := _part(records, "robust"):
+        found["robust"] = _robust(list(robust.values()))
+    if hybrid := _part(records, "hybrid"):
+        found["hybrid"] = _bars(list(hybrid.values()), "test accuracy, %")
+    if regions:
+        found["regions-curves"] = draw_curves({"four turns, p = 1": list(regions.values())})
+    return found
+
+
+def _region_row(record: Record) -> list[tuple[str, dict[str, Any]]]:
+    steps = record.settings["train_points"] // record.settings["batch_size"]
+    shared = record.final["picture"]
+    return [
+        (f"{record.settings['label']}, step {one['epoch'] * steps:,}", {**shared, **one})
+        for one in record.final["pictures"]
+    ]
+
+
+def _bars(records: Sequence[Record], label: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(max(6.0, 0.55 * len(records)), 4.4), layout="constrained")
+    axis = figure.subplots()
+    names = [record.settings["label"] for record in records]
+    bars(axis, names, [ACCURACY.of(record).values for record in records], label)
+    axis.set(ylim=(40, 101))
+    say_bands(figure)
+    return figure
+
+
+def _robust(records: Sequence[Record]) -> Figure:
+    """Variance over the runs, and mean, over the steps."""
+    from matplotlib.figure import Figure
+
+    from colangevin.lab.experiments.curves import COLORS
+
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for color, record in zip(COLORS, records, strict=False):
+        series = [mean_std(100 * v for v in row) for row in record.series("test_accuracy")]
+        line = {"color": color, "label": record.settings["label"]}
+        left.plot(record.history["step"], [std**2 for _, std, _ in series], **line)
+        right.plot(record.history["step"], [mean for mean, _, _ in series], **line)
+    left.set(xlabel="step", ylabel="variance of the test accuracy over the runs, %²")
+    right.set(xlabel="step", ylabel="mean test accuracy, %")
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize="small")
+    return figure
+
+
+def table(records: Records) -> Table:
+    """Accuracy and loss of every job."""
+    rows = [
+        [
+            FIGURES[record.settings["part"]],
+            record.settings["label"],
+            ACCURACY.text(record),
+            LOSS.text(record),
+        ]
+        for record in records.values()
+    ]
+    return Table(["figure", "method", "test accuracy, %", "test loss"], rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """What the captions and section 3.6 state."""
+    return (
+        _on_regions(_part(records, "regions"))
+        + _on_grid(_part(records, "grid"))
+        + _on_robustness(_part(records, "robust"))
+        + _on_hybrids(_part(records, "hybrid"))
+    )
+
+
+def _on_regions(records: dict[str, Record]) -> list[Claim]:
+    if set(records) != {"adam", "adlala"}:
+        return []
+    text = "test accuracy, four turns with p = 1, 500 nodes, %"
+    best, other = ACCURACY.of(records["adlala"]), ACCURACY.of(records["adam"])
+    return [ahead(text, best, [other], digits=1)]
+
+
+def _on_grid(records: dict[str, Record]) -> list[Claim]:
+    if "adlala" not in records:
+        return []
+    best = ACCURACY.of(records["adlala"])
+    found = []
+    for kind, word in (("sgld", "any SGD or SGLD"), ("adam", "any Adam")):
+        others = [ACCURACY.of(r) for job, r in records.items() if job.startswith(kind)]
+        if others:
+            rival = max(others, key=lambda one: _level(one.values))
+            text = f"test accuracy, four turns, 100 nodes: AdLaLa > {word}, %"
+            found.append(ahead(text, best, [rival], digits=1))
+    return found
+
+
+def _level(values: Sequence[float]) -> float:
+    mean = mean_std(values)[0]
+    return mean if math.isfinite(mean) else -math.inf
+
+
+def _on_robustness(records: dict[str, Record]) -> list[Claim]:
+    """Variances are compared by their ratio: with 100 runs, 1.5 is beyond two standard errors."""
+    measured = {name: ACCURACY.of(record) for name, record in records.items()}
+    variances = {name: mean_std(one.values)[1] ** 2 for name, one in measured.items()}
+    if set(records) != {"sgd", "adam-gaussian", "adam", "lol", "adlala-gaussian", "adlala"}:
+        return []
+    found = []
+    ours = "; ".join(f"{measured[n].label} {v:.1f}" for n, v in variances.items())
+    for name in ("lol", "adlala", "adlala-gaussian"):
+        rivals = [variances[other] for other in ("sgd", "adam", "adam-gaussian")]
+        lower = variances[name] * 1.5 < min(rivals)
+        text = f"variance of the test accuracy over the runs, %²: {measured[name].label} lowest"
+        verdict = REPRODUCED if lower else NOT_REPRODUCED
+        why = "by a factor of 1.5 at least" if lower else "not lower by a factor of 1.5"
+        stated = f"{measured[name].label} < SGD; Adam"
+        found.append(Claim(text, stated, ours, verdict, why))
+    gap = mean_std(measured["adam"].values)[0] - mean_std(measured["adam-gaussian"].values)[0]
+    own = mean_std(measured["adlala"].values)[0] - mean_std(measured["adlala-gaussian"].values)[0]
+    right = abs(gap) > abs(own)
+    found.append(
+        Claim(
+            "test accuracy depends on the initialisation more for Adam than for AdLaLa, %",
+            "Adam depends on it",
+            f"PyTorch minus Gaussian: Adam {gap:+.1f}, AdLaLa {own:+.1f}",
+            REPRODUCED if right else NOT_REPRODUCED,
+        )
+    )
+    methods = [measured[name] for name in ("sgd", "adam", "adam-gaussian")]
+    found.append(
+        ahead("mean test accuracy over the runs, %", measured["adlala"], methods, digits=1)
+    )
+    return found
+
+
+def _on_hybrids(records: dict[str, Record]) -> list[Claim]:
+    alone = [ACCURACY.of(r) for job, r in records.items() if job.startswith("none")]
+    mixed = [ACCURACY.of(r) for job, r in records.items() if not job.startswith("none")]
+    if not alone or not mixed:
+        return []
+    best_alone: Measured = max(alone, key=lambda one: _level(one.values))
+    best_mixed: Measured = max(mixed, key=lambda one: _level(one.values))
+    text = "test accuracy, four turns: the best hybrid against the best SGD, %"
+    level = _level(best_alone.values)
+    near = abs(level - 70.0) <= 5.0
+    return [
+        ahead(text, best_mixed, [best_alone], digits=1),
+        Claim(
+            "test accuracy of the best SGD after 50,000 steps, four turns, %",
+            "70",
+            f"{best_alone.label} {best_alone.text(1)}",
+            REPRODUCED if near else NOT_REPRODUCED,
+            "" if near else "further than 5 from the thesis's",
+        ),
+    ]

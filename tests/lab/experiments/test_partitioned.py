@@ -1,0 +1,134 @@
+"""The experiments of chapter 3: each at its smallest scale, and what they share."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import small_data
+from colangevin.lab.experiments import partitioned, partitioned_spirals
+from colangevin.lab.experiments.adam import AdamEnsemble
+from colangevin.lab.experiments.experiment import VERDICTS, Job
+from colangevin.lab.experiments.job_log import Log
+from colangevin.lab.experiments.records import Records, read_records
+from colangevin.lab.experiments.registry import EXPERIMENTS
+from colangevin.lab.experiments.results import results_of
+from colangevin.lab.experiments.running import reproduce
+
+SMALL = [
+    "partitioned-temperature",
+    "weight-distributions",
+    "partitioned-spirals",
+    "partitioned-trigonometric",
+    "partitioned-overfitting",
+]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_smoke(name: str, tmp_path: Path) -> None:
+    """Every job makes a record, and records make a table, figures and verdicts."""
+    records = reproduce(EXPERIMENTS[name], "smoke", out=tmp_path, jobs=1)
+    planned = EXPERIMENTS[name].jobs(EXPERIMENTS[name].settings("smoke", None, 0))
+    assert [record.complete for record in records.values()] == [True] * len(planned)
+    # As if it were the full scale, so that claims are weighed and not put aside.
+    whole = [
+        replace(r, settings={**r.settings, "scale": "full"}, complete=True)
+        for r in records.values()
+    ]
+    results = results_of(Records(whole, tmp_path / name))
+    assert results.claims
+    assert all(claim.verdict in VERDICTS for claim in results.claims)
+    assert results.table.rows
+    assert results.figures()
+
+
+def settings_of(**own: object) -> dict[str, object]:
+    return {
+        "scale": "smoke",
+        "seed": 0,
+        "runs": 3,
+        "hidden": 4,
+        "train_points": 40,
+        "test_points": 20,
+        "batch_size": 10,
+        "steps": 40,
+        "data": {"turns": 2.0},
+        "label": "x",
+        **own,
+    }
+
+
+ADLALA = {"kind": "adlala", "h": 0.2, "sigma": 0.01, "tau": 1e-4, "gamma": 0.5, "epsilon": 0.1}
+
+
+@pytest.mark.parametrize("method", [ADLALA, {"kind": "adam", "h": 0.01}])
+def test_a_run_that_is_stopped_goes_on_exactly(method: dict[str, object], tmp_path: Path) -> None:
+    job = Job("partitioned-overfitting", "a", settings_of(method=method))
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    partitioned.run(job, Log(job, tmp_path / "whole"))
+    stopped = Log(job, tmp_path / "parts", progress=small_data.stop_after(1))
+    stopped._reported = -1e9
+    partitioned.run(job, stopped)
+    assert not stopped.record.complete
+    partitioned.run(job, Log(job, tmp_path / "parts"))
+    whole, parts = [read_records(tmp_path / name)["a"] for name in ("whole", "parts")]
+    assert whole.complete
+    assert whole.history == parts.history
+
+
+def test_members_follow_adam_alone() -> None:
+    settings = settings_of(method={"kind": "adam", "h": 0.01})
+    points = partitioned.draw_points(settings, range(3))
+    ensemble = AdamEnsemble(lambda: partitioned.network(settings), range(3), lr=0.01)
+    alone = ensemble.member(1)
+    optimizer = torch.optim.Adam(alone.parameters(), lr=0.01)
+    for step in range(5):
+        batch = slice(8 * step, 8 * step + 8)
+        ensemble.step(
+            partitioned.loss, points.train_inputs[:, batch], points.train_labels[:, batch]
+        )
+        optimizer.zero_grad()
+        inputs, labels = points.train_inputs[1, batch], points.train_labels[1, batch]
+        partitioned.loss(alone(inputs), labels).backward()
+        optimizer.step()
+    for mine, theirs in zip(ensemble.member(1).parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_diverged_member_of_adam_leaves_the_others_alone() -> None:
+    settings = settings_of(method={"kind": "adam", "h": 0.01})
+    points = partitioned.draw_points(settings, range(3))
+    both = []
+    for broken in (False, True):
+        inputs = points.train_inputs.clone()
+        if broken:
+            inputs[0] = torch.inf
+        ensemble = AdamEnsemble(lambda: partitioned.network(settings), range(3), lr=0.01)
+        data = (partitioned.loss, inputs, points.train_labels)
+        for _ in range(3):
+            if broken and ensemble.epochs == 0:
+                with pytest.warns(match="diverged"):
+                    ensemble.epoch(*data, batch_size=10, per_member=True)
+            else:
+                ensemble.epoch(*data, batch_size=10, per_member=True)
+        both.append(ensemble)
+    assert both[1].active == [1, 2]
+    for mine, theirs in zip(*[e.member(2).parameters() for e in both], strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_the_hybrid_goes_on_from_where_the_first_method_ended(tmp_path: Path) -> None:
+    """With a second step of nearly 0, the second method changes nothing."""
+    own = {"part": "hybrid", "first": {"kind": "dhsgd", "h": 0.2}, "first_steps": 20}
+    job = Job(
+        "partitioned-spirals", "hybrid-a", settings_of(method={"kind": "sgd", "h": 1e-12}, **own)
+    )
+    partitioned_spirals.run(job, Log(job, tmp_path))
+    record = read_records(tmp_path)["hybrid-a"]
+    at = [row for row, step in enumerate(record.history["step"]) if step == 20]
+    losses = record.series("test_loss")
+    assert losses[at[0]] == pytest.approx(losses[-1], abs=1e-5)
+    assert losses[0] != pytest.approx(losses[-1], abs=1e-3)
+    assert record.history["step"][-1] == 40

@@ -26,8 +26,9 @@ SMALL = [
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_smoke(name: str, tmp_path: Path) -> None:
+def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every job makes a record, and records make a table, figures and verdicts."""
+    monkeypatch.setattr("colangevin.lab.experiments.tasks.processors", lambda: 1)
     records = reproduce(EXPERIMENTS[name], "smoke", out=tmp_path, jobs=1)
     planned = EXPERIMENTS[name].jobs(EXPERIMENTS[name].settings("smoke", None, 0))
     assert [record.complete for record in records.values()] == [True] * len(planned)

@@ -30,12 +30,12 @@ FULL: dict[str, Any] = {
     "train_points": 200,
     "test_points": 4_000,
     "batch_size": 10,
-    "steps": 40_000,
+    "steps": 20_000,
     "data": {"turns": 2.0, "noise": 0.1},
 }
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {**FULL, "runs": 2, "hidden": 6, "test_points": 50, "steps": 40},
-    "laptop": {**FULL, "runs": 3, "steps": 10_000},
+    "laptop": {**FULL, "runs": 3, "steps": 5_000},
     "full": FULL,
 }
 METHODS: dict[str, dict[str, Any]] = {
@@ -140,6 +140,6 @@ EXPERIMENT = Experiment(
     figures=figures,
     table=table,
     claims=claims,
-    note="Ours, because the text does not state them: batches of 5 %, 40,000 steps, 5 runs",
+    note="Ours, because the text does not state them: batches of 5 %, 20,000 steps, 5 runs",
     times={"smoke": "4 s", "laptop": "1 min", "full": "3 min"},
 )

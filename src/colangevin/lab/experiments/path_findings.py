@@ -1,0 +1,260 @@
+"""What the records of loss-paths show, and what the thesis states about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colangevin.lab.experiments.comparing import Measured, ahead
+from colangevin.lab.experiments.curves import COLORS, band, say_bands
+from colangevin.lab.experiments.experiment import (
+    NOT_REPRODUCED,
+    ORDERING,
+    REPRODUCED,
+    Claim,
+    Table,
+)
+from colangevin.lab.experiments.records import Record, Records, mean_std
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "loss-paths"
+TITLES = {
+    "methods-mnist": "MNIST, 100 nodes",
+    "methods-one": "one turn, 20 nodes",
+    "methods-two": "two turns, 20 nodes",
+    "starts-mnist": "MNIST, 50-50",
+    "starts-spiral": "two turns, 50-50",
+    "layers-narrow": "six layers, narrow",
+    "layers-wide": "six layers, wide",
+    "layers-mixed": "six layers, wide, then narrow",
+}
+WORDS = {"adam": "Adam", "adlala": "AdLaLa"}
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Lines of all jobs, and the surfaces."""
+    from matplotlib.figure import Figure
+
+    found = {}
+    for part in ("methods", "starts", "layers"):
+        chosen = {job: r for job, r in records.items() if job.startswith(part)}
+        if not chosen:
+            continue
+        figure = Figure(figsize=(5.0 * len(chosen), 3.9), layout="constrained")
+        axes = figure.subplots(1, len(chosen), squeeze=False)[0]
+        for axis, (job, record) in zip(axes, chosen.items(), strict=True):
+            _lines(axis, record)
+            axis.set_title(TITLES[job])
+        say_bands(figure)
+        found[part] = figure
+    surfaces = {job: r for job, r in records.items() if r.final.get("surface")}
+    if surfaces:
+        found["surfaces"] = _surfaces(surfaces)
+    return found
+
+
+def _lines(axis: Any, record: Record) -> None:
+    alphas = np.linspace(0, 1, record.settings["points"])
+    for index, (line, own) in enumerate(record.final["paths"].items()):
+        losses = np.array(own["losses"], dtype=float).T
+        style = {"color": COLORS[index % len(COLORS)], "label": f"{WORDS.get(line, line)}"}
+        band(axis, alphas.tolist(), losses, linestyle="--" if line == "all" else "-", **style)
+    axis.set(xlabel="α: from start to end", ylabel="test loss")
+    axis.set_yscale("log")
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize="x-small")
+
+
+def _surfaces(records: Mapping[str, Record]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.0 * len(records), 4.0), layout="constrained")
+    axes = figure.subplots(1, len(records), squeeze=False)[0]
+    for axis, (job, record) in zip(axes, records.items(), strict=True):
+        found = record.final["surface"]
+        heights = np.array(found["heights"], dtype=float)
+        places = np.linspace(0, 1, len(heights))
+        lines = axis.contourf(places, places, heights, levels=20, cmap="viridis")
+        figure.colorbar(lines, ax=axis, label="test loss, first run")
+        sides = f"β: {WORDS[found['second']]} (0) to {WORDS[found['first']]} (1)"
+        axis.set(xlabel="α: from start to end", ylabel=sides, title=TITLES[job])
+    return figure
+
+
+def _shapes(own: Mapping[str, Any]) -> str:
+    counts = {shape: own["shape"].count(shape) for shape in ("monotone", "plateau", "barrier")}
+    return ", ".join(f"{count} {shape}" for shape, count in counts.items() if count)
+
+
+def table(records: Records) -> Table:
+    """Shapes and heights of all lines."""
+    rows = []
+    for job, record in records.items():
+        for line, own in record.final["paths"].items():
+            heights = Measured("", [float(h or 0.0) for h in own["height"]])
+            ends = [losses[0] for losses in own["losses"]]
+            rows.append(
+                [
+                    TITLES[job],
+                    WORDS.get(line, line),
+                    _shapes(own),
+                    heights.text(3),
+                    f"{mean_std(ends)[0]:.3f}",
+                ]
+            )
+    columns = ["network", "line", "shapes", "height of the barrier", "loss at the start"]
+    return Table(columns, rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """What the captions and sections 3.4, 6.1.3 and 6.1.10.6 state."""
+    return (
+        [c for job in ("methods-mnist", "methods-one") for c in _no_barrier(records, job)]
+        + _two_turns(records)
+        + _saddles(records)
+        + _starts(records)
+        + _layers(records)
+    )
+
+
+def _without(text: str, own: Mapping[str, Any]) -> Claim:
+    """The claim that no line has a barrier."""
+    barriers = own["shape"].count("barrier")
+    verdict = REPRODUCED if not barriers else NOT_REPRODUCED
+    return Claim(text, "no barrier", _shapes(own), verdict)
+
+
+def _with(text: str, own: Mapping[str, Any]) -> Claim:
+    """The claim that lines have barriers: in all runs, or in most of them."""
+    barriers, runs = own["shape"].count("barrier"), len(own["shape"])
+    verdict = REPRODUCED if barriers == runs else NOT_REPRODUCED
+    if runs > barriers > runs / 2:
+        verdict = ORDERING
+    heights = Measured("", [float(h or 0.0) for h in own["height"]])
+    ours = f"{_shapes(own)}; height {heights.text(3)}"
+    return Claim(text, "barrier", ours, verdict, "" if verdict == REPRODUCED else "not in all runs")
+
+
+def _no_barrier(records: Records, job: str) -> list[Claim]:
+    if job not in records:
+        return []
+    paths = records[job].final["paths"]
+    found = [
+        _without(f"line to {WORDS[name]}'s solution, {TITLES[job]}", own)
+        for name, own in paths.items()
+    ]
+    losses = records[job].final["loss"]
+    means = {name: mean_std(values)[0] for name, values in losses.items()}
+    near = abs(means["adam"] - means["adlala"]) < 0.05
+    ours = "; ".join(f"{WORDS[name]} {Measured('', v).text(3)}" for name, v in losses.items())
+    verdict = REPRODUCED if near else NOT_REPRODUCED
+    text = f"test losses of Adam and AdLaLa are similar, {TITLES[job]}"
+    found.append(Claim(text, "similar", ours, verdict, "taken as within 0.05"))
+    return found
+
+
+def _two_turns(records: Records) -> list[Claim]:
+    job = "methods-two"
+    if job not in records:
+        return []
+    record = records[job]
+    paths = record.final["paths"]
+    found = [
+        _with(f"line to {WORDS[name]}'s solution, {TITLES[job]}", own)
+        for name, own in paths.items()
+    ]
+    heights = {
+        name: Measured(WORDS[name], [float(h or 0.0) for h in own["height"]])
+        for name, own in paths.items()
+    }
+    text = "height of the barrier, two turns"
+    found.append(ahead(text, heights["adlala"], [heights["adam"]], digits=3))
+    reached = {
+        name: Measured(WORDS[name], [100 * float(v) for v in values])
+        for name, values in record.final["accuracy"].items()
+    }
+    text = "test accuracy, two turns, 20 nodes, % (thesis: 99 and 98 against 91 and 94)"
+    found.append(ahead(text, reached["adlala"], [reached["adam"]], digits=1))
+    return found
+
+
+def _saddles(records: Records) -> list[Claim]:
+    found = []
+    for job, rising in (("methods-mnist", False), ("methods-two", True)):
+        if job not in records or not records[job].final.get("surface"):
+            continue
+        shares = [100 * value for value in records[job].final["surface"]["rising"]]
+        mean = mean_std(shares)[0]
+        right = mean > 25.0 if rising else mean == 0.0
+        found.append(
+            Claim(
+                f"share of the lines of fixed β on the surface with a barrier, {TITLES[job]}, %",
+                "saddles" if rising else "monotonic decline",
+                Measured("", shares).text(0),
+                REPRODUCED if right else NOT_REPRODUCED,
+                "taken as above 25 %" if rising else "taken as none",
+            )
+        )
+    return found
+
+
+def _starts(records: Records) -> list[Claim]:
+    found = []
+    if "starts-mnist" in records:
+        paths = records["starts-mnist"].final["paths"]
+        for line in ("start to end", "other start to end"):
+            found.append(_without(f"{line}, MNIST, 50-50", paths[line]))
+    if "starts-spiral" in records:
+        paths = records["starts-spiral"].final["paths"]
+        for line in ("start to end", "other start to end"):
+            found.append(_with(f"{line}, two turns, 50-50", paths[line]))
+        own = paths["start to end"]["losses"]
+        above = [max(losses) - losses[0] for losses in own]
+        higher = sum(value > 1e-3 for value in above)
+        verdict = REPRODUCED if higher == len(above) else NOT_REPRODUCED
+        text = "runs in which the barrier is above the first loss, two turns, 50-50"
+        found.append(Claim(text, "all", f"{higher} of {len(above)}", verdict))
+        tops = {
+            line: Measured(line, [max(losses) for losses in paths[line]["losses"]])
+            for line in ("other start to end", "start to end")
+        }
+        text = "highest loss on the line, two turns, 50-50"
+        found.append(ahead(text, tops["other start to end"], [tops["start to end"]], digits=3))
+    return found
+
+
+def _layers(records: Records) -> list[Claim]:
+    found = []
+    if "layers-narrow" in records:
+        paths = records["layers-narrow"].final["paths"]
+        early = [paths[f"layer {n}"] for n in (1, 2, 3, 4)]
+        late = [paths[f"layer {n}"] for n in (5, 6, 7)]
+        found.append(_share("early layers 1 to 4 of six narrow hidden layers", early, True))
+        found.append(_share("later layers of six narrow hidden layers", late, False))
+        found.append(_with("whole network, six narrow hidden layers", paths["all"]))
+    for job in ("layers-wide", "layers-mixed"):
+        if job in records:
+            whole = records[job].final["paths"]["all"]
+            found.append(_without(f"whole network, {TITLES[job]}", whole))
+    for job in ("layers-narrow", "layers-wide", "layers-mixed"):
+        if job in records:
+            values = [100 * float(v) for v in records[job].final["accuracy"]["adam"]]
+            full = mean_std(values)[0] >= 99.0
+            verdict = REPRODUCED if full else NOT_REPRODUCED
+            text = f"test accuracy, {TITLES[job]}, %"
+            found.append(Claim(text, "100", Measured("", values).text(1), verdict, "taken as 99"))
+    return found
+
+
+def _share(text: str, owns: Sequence[Mapping[str, Any]], wanted: bool) -> Claim:
+    shapes = [shape for own in owns for shape in own["shape"]]
+    share = shapes.count("barrier") / len(shapes)
+    right = share > 0.5 if wanted else share == 0.0
+    verdict = REPRODUCED if right else NOT_REPRODUCED
+    stated = "barriers" if wanted else "monotone"
+    ours = f"{shapes.count('barrier')} of {len(shapes)} lines have a barrier"
+    return Claim(text, stated, ours, verdict, "taken as more than half" if wanted else "")

@@ -328,7 +328,7 @@ EXPERIMENT = Experiment(
     "and 3 epochs on MNIST, 20 nodes and 20,000 steps on one turn), AdLaLa's settings on MNIST, "
     "3 epochs on MNIST and 300 on the two-turn spiral in figure 6.1A, 100 epochs (20 for wide "
     "networks) in figure 6.17. MNIST losses are of 2,000 test images, figures 3.3 and 3.5 on MNIST "
-    "of 3 runs, wide networks of 1 run and 1,000 test points. Surfaces are of one solution of Adam and one of AdLaLa; "
-    "the thesis takes two of one optimizer",
+    "of 3 runs, wide networks of 1 run and 1,000 test points. Surfaces are of one solution of Adam "
+    "and one of AdLaLa; the thesis takes two of one optimizer",
     times={"smoke": "8 s", "laptop": "3 min", "full": "12 min"},
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from colangevin.lab.experiments import (
+    background,
     cifar_orthogonal,
     demo,
     depth_orthogonal,
@@ -10,6 +11,7 @@ from colangevin.lab.experiments import (
     depth_temperature,
     fashion_circle,
     loss_paths,
+    partitioned_noise,
     partitioned_overfitting,
     partitioned_spirals,
     partitioned_temperature,
@@ -40,6 +42,8 @@ _ALL: tuple[Experiment, ...] = (
     partitioned_spirals.EXPERIMENT,
     partitioned_trigonometric.EXPERIMENT,
     partitioned_overfitting.EXPERIMENT,
+    partitioned_noise.EXPERIMENT,
+    background.EXPERIMENT,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

@@ -55,9 +55,9 @@ def langevin_respa(
     temperature: float,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
-    """One step of algorithm 1.2: BAOAB inside. Its line O is p ← e^(−γh/k) p + √(τ(1−e^(−2γh/k))) R.
+    """One step of algorithm 1.2, with BAOAB inside.
 
-    The factor p is missing in print.
+    Its O is p ← e^(−γh/k) p + √(τ(1 − e^(−2γh/k))) R. The factor p is missing in print.
     """
     short = h / k
     keep = torch.exp(-friction * short)

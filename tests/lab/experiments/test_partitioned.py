@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import small_data
-from colangevin.lab.experiments import partitioned, partitioned_spirals
+from colangevin.lab.data.idx import ImageData
+from colangevin.lab.experiments import datasets, partitioned, partitioned_spirals
 from colangevin.lab.experiments.adam import AdamEnsemble
 from colangevin.lab.experiments.experiment import VERDICTS, Job
 from colangevin.lab.experiments.job_log import Log
@@ -22,6 +23,9 @@ SMALL = [
     "partitioned-spirals",
     "partitioned-trigonometric",
     "partitioned-overfitting",
+    "partitioned-noise",
+    "background",
+    "loss-paths",
 ]
 
 
@@ -29,6 +33,11 @@ SMALL = [
 def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every job makes a record, and records make a table, figures and verdicts."""
     monkeypatch.setattr("colangevin.lab.experiments.tasks.processors", lambda: 1)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (80, 28, 28), dtype=torch.uint8, generator=generator)
+    labels = torch.randint(10, (80,), generator=generator)
+    digits = ImageData(images[:60], labels[:60], images[60:], labels[60:])
+    monkeypatch.setitem(datasets.LOADERS, "mnist", lambda directory: digits)
     records = reproduce(EXPERIMENTS[name], "smoke", out=tmp_path, jobs=1)
     planned = EXPERIMENTS[name].jobs(EXPERIMENTS[name].settings("smoke", None, 0))
     assert [record.complete for record in records.values()] == [True] * len(planned)

@@ -198,7 +198,7 @@ def _sizes(pools: Mapping[str, Record]) -> list[Claim]:
             verdict = REPRODUCED if (two > one) is larger else NOT_REPRODUCED
             found.append(Claim(text, stated, f"w2 {two:.2f}, w1 {one:.2f}", verdict))
     if "lol" in pools:
-        largest = last(pools["lol"])["w2"]["largest"]
+        largest = max(last(pools["lol"])[layer]["largest"] for layer in ("w1", "w2"))
         verdict = REPRODUCED if 30 <= largest <= 300 else NOT_REPRODUCED
         why = "taken as between 30 and 300"
         text = "largest weight of LOL"

@@ -96,6 +96,12 @@ def test_every_public_name_exists() -> None:
     assert len(set(cl.__all__)) == len(cl.__all__)
 
 
+@pytest.mark.parametrize("name", cl.__all__)
+def test_every_public_name_has_an_example(name: str) -> None:
+    """The API reference shows it; the doctests run it."""
+    assert ">>>" in (getattr(cl, name).__doc__ or "")
+
+
 def test_no_module_hides_behind_a_function_of_its_name() -> None:
     """``import package.x as x`` gives whatever the package calls x."""
     names = [found.name for found in pkgutil.walk_packages(cl.__path__, "colangevin.")]

@@ -4,19 +4,59 @@ from __future__ import annotations
 
 
 class ColangevinError(Exception):
-    """Base of every error that the library defines."""
+    """Base of every error that the library defines.
+
+    Example:
+        >>> import torch
+        >>> from colangevin import CoLA, Orthogonal
+        >>> try:
+        ...     CoLA([torch.nn.Parameter(torch.ones(3))], lr=0.1, constraint=Orthogonal())
+        ... except ColangevinError as error:
+        ...     print(type(error).__name__)
+        ConstraintError
+    """
 
 
 class ConstraintError(ColangevinError, ValueError):
-    """A tensor and a constraint do not fit: wrong shape, off the manifold, rank-deficient."""
+    """A tensor and a constraint do not fit: wrong shape, off the manifold, rank-deficient.
+
+    Example:
+        >>> import torch
+        >>> from colangevin import CoLA, Sphere
+        >>> zeros = torch.nn.Parameter(torch.zeros(2, 3))
+        >>> try:
+        ...     CoLA([zeros], lr=0.1, constraint=Sphere(1.0, equality=True))
+        ... except ConstraintError:
+        ...     print("rows of zeros have no nearest point on a sphere")
+        rows of zeros have no nearest point on a sphere
+    """
 
 
 class ConvergenceError(ColangevinError, RuntimeError):
-    """A projection onto a manifold failed; parameters and state are as before the step."""
+    """A projection onto a manifold failed; parameters and state are as before the step.
+
+    Example:
+        >>> import torch
+        >>> from colangevin import CoLA, General
+        >>> w = torch.nn.Parameter(torch.tensor([1.0, 0.0]))
+        >>> unit = General(lambda q: q.square().sum().reshape(1) - 1.0)
+        >>> optimizer = CoLA([w], lr=0.1, constraint=unit)
+        >>> w.grad = torch.tensor([0.0, 1e10])  # no step of this length comes back
+        >>> try:
+        ...     optimizer.step()
+        ... except ConvergenceError:
+        ...     print(w.tolist())
+        [1.0, 0.0]
+    """
 
 
 class ReplicaError(ColangevinError, RuntimeError):
-    """Processes that should train replicas of one model have different weights."""
+    """Processes that should train replicas of one model have different weights.
+
+    Example:
+        >>> issubclass(ReplicaError, RuntimeError)
+        True
+    """
 
 
 class DataError(ColangevinError, ValueError):
@@ -28,8 +68,26 @@ class RecordError(ColangevinError, ValueError):
 
 
 class ProjectionWarning(UserWarning):
-    """A projection did not converge and the polar factor was used in its place."""
+    """A projection did not converge and the polar factor was used in its place.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("error", ProjectionWarning)  # to stop at the first one
+        >>> warnings.simplefilter("default", ProjectionWarning)
+    """
 
 
 class DivergenceWarning(UserWarning):
-    """Members of an ensemble diverged and were removed."""
+    """Members of an ensemble diverged and were removed.
+
+    Example:
+        >>> import torch, warnings
+        >>> from colangevin import Ensemble
+        >>> ensemble = Ensemble(lambda: torch.nn.Linear(1, 1), range(2), lr=[0.1, 1e30])
+        >>> points = torch.ones(4, 1)
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     _ = ensemble.fit(torch.nn.functional.mse_loss, points, points, epochs=3, batch_size=2)
+        >>> [w.category.__name__ for w in caught], len(ensemble)
+        (['DivergenceWarning'], 1)
+    """

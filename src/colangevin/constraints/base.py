@@ -46,6 +46,10 @@ class State(NamedTuple):
     """A point of the cotangent bundle: q = (position, slack), p = (momentum, slack momentum).
 
     ``outcome`` is what happened in the projections that led to this state, if there were any.
+
+    Example:
+        >>> State(torch.zeros(2), momentum=torch.ones(2)).momentum
+        tensor([1., 1.])
     """
 
     position: Tensor
@@ -183,6 +187,11 @@ class Constraint(ABC):
     A *batch* is what ``to_batch`` makes of a parameter: a tensor whose leading dimensions
     count independent copies of the manifold. Batches with equal ``batch_key`` may be
     concatenated along their first dimension, so many parameters cost one call.
+
+    Example:
+        >>> import colangevin as cl
+        >>> isinstance(cl.Circle(0.5), cl.Constraint), isinstance(cl.Orthogonal(), cl.Constraint)
+        (True, True)
     """
 
     fallible: ClassVar[bool] = False

@@ -24,6 +24,12 @@ class Rates(NamedTuple):
     Attributes:
         fast: parameters that get a gradient at every step.
         slow: the others.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+        >>> rates = Rates(fast=list(model[1].parameters()), slow=list(model[0].parameters()))
+        >>> len(rates.fast), len(rates.slow)
+        (2, 2)
     """
 
     fast: list[nn.Parameter]

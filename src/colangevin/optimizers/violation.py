@@ -24,6 +24,14 @@ class Violation(NamedTuple):
         cotangency: max |∇gᵀp| relative to |∇g||p|, of the momenta as the library reads them.
         iterations: of the projection of the last step that needed most of them.
         fallbacks: how many projections have used the polar factor so far.
+
+    Example:
+        >>> import torch
+        >>> from colangevin import Circle, CoLA
+        >>> weight = torch.nn.Parameter(torch.tensor([0.1, 0.4]))
+        >>> (found,) = CoLA([weight], lr=0.1, constraint=Circle(0.5)).violation()
+        >>> found.residual < 1e-6, found.fallbacks
+        (True, 0)
     """
 
     residual: float

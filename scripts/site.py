@@ -246,17 +246,39 @@ def write_llms(nav: list, about_all: str) -> None:
     (SITE / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def with_api(text: str) -> str:
+    """The configuration with the staged pages of the API reference in the navigation."""
+    names = [part.rpartition(".")[2] for part in API]
+    own = [f"api/{name}.md" for name in names if (STAGED / "api" / f"{name}.md").exists()]
+    return re.sub(r"^( *- )api/index\.md.*$", _under(own), text, flags=re.MULTILINE)
+
+
+def _under(pages: list[str]) -> str:
+    return "\n".join(rf"\g<1>{page}" for page in ["api/index.md", *pages])
+
+
+def build(text: str) -> None:
+    """Run Zensical; its warnings are errors."""
+    shutil.rmtree(SITE, ignore_errors=True)
+    file = ROOT / "mkdocs.build.yml"  # beside mkdocs.yml, whose paths are relative to it
+    file.write_text(text, encoding="utf-8")
+    try:
+        command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+        if subprocess.run([*command, "--config-file", file.name], cwd=ROOT).returncode:
+            raise SystemExit("the site has warnings, which are errors: see above")
+    finally:
+        file.unlink()
+
+
 def main() -> None:
     """Stage, build, check."""
     import yaml  # comes with the extra docs
 
-    configuration = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     stage()
+    text = with_api((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    configuration = yaml.safe_load(text)
     check_navigation(configuration["nav"])
-    shutil.rmtree(SITE, ignore_errors=True)
-    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    if subprocess.run(command, cwd=ROOT).returncode:
-        raise SystemExit("the site has warnings, which are errors: see above")
+    build(text)
     write_llms(configuration["nav"], configuration["site_description"])
     keep_local(SITE)
     broken = broken_links(SITE)

@@ -84,10 +84,10 @@ class DivergenceWarning(UserWarning):
         >>> import torch, warnings
         >>> from colangevin import Ensemble
         >>> ensemble = Ensemble(lambda: torch.nn.Linear(1, 1), range(2), lr=[0.1, 1e30])
-        >>> points = torch.ones(4, 1)
+        >>> points, loss = torch.ones(4, 1), torch.nn.functional.mse_loss
         >>> with warnings.catch_warnings(record=True) as caught:
         ...     warnings.simplefilter("always")
-        ...     _ = ensemble.fit(torch.nn.functional.mse_loss, points, points, epochs=3, batch_size=2)
+        ...     _ = ensemble.fit(loss, points, points, epochs=3, batch_size=2)
         >>> [w.category.__name__ for w in caught], len(ensemble)
         (['DivergenceWarning'], 1)
     """

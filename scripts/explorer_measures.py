@@ -124,8 +124,8 @@ def presets() -> None:
 
     from colangevin.lab.explorer.presets import PRESETS
     from colangevin.lab.explorer.readings import scores
+    from colangevin.lab.explorer.runs import Training
     from colangevin.lab.explorer.spec import parse
-    from colangevin.lab.explorer.training import Training
 
     torch.set_num_threads(1)
     for name, preset in PRESETS.items():

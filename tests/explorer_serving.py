@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from colangevin.lab.cli.explore_command import _listen
-from colangevin.lab.explorer.registry import Registry
+from colangevin.lab.explorer.pages import Registry
 from colangevin.lab.explorer.server import make_app
 
 SMALL: dict[str, Any] = {

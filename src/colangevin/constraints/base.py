@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
@@ -223,6 +224,15 @@ class Constraint(ABC):
         for name in ("drift", "project"):
             if name in cls.__dict__ and f"{name}_" not in cls.__dict__:
                 setattr(cls, f"{name}_", getattr(Constraint, f"{name}_"))
+
+    def __repr__(self) -> str:
+        """The fields of a dataclass; blocks only where there are several."""
+        own: Any = self
+        if not is_dataclass(own):
+            return object.__repr__(self)
+        names = [field.name for field in fields(own) if field.repr]
+        shown = [name for name in names if name != "blocks" or self.blocks > 1]
+        return f"{type(self).__name__}({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
 
     # --- layout -------------------------------------------------------------------------
 

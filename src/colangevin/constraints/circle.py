@@ -43,7 +43,7 @@ INITIAL = "initial"
 RADIUS = "radius"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Circle(Constraint):
     """|θ_i| ≤ r_i for every weight, as θ² + ξ² = r² with a slack ξ (4.2).
 

@@ -20,7 +20,7 @@ MARGIN = 0.1
 """How far inside an inequality an infeasible tensor is put, relative to the scale of g."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class General(Constraint):
     """g(q) = 0, or g(q) ≤ 0 with slack ξ as g(q) + ξ² = 0, for a function g written in torch.
 

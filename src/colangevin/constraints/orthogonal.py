@@ -53,7 +53,7 @@ class Solved(NamedTuple):
     far: Tensor | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Orthogonal(Constraint):
     """QᵀQ = scale²·I for a tall weight Q = W, WWᵀ = scale²·I for a wide one (4.4, 4.50).
 

@@ -26,7 +26,7 @@ from colangevin.constraints.sums import Alone, Cut
 from colangevin.errors import ConstraintError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sphere(Constraint):
     """‖w_i‖ ≤ r (max-norm, with slack ξ_i) or ‖w_i‖ = r (unit-norm) for every row i (4.3).
 

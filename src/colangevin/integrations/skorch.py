@@ -35,7 +35,7 @@ def groups_from(
     Example:
         >>> import colangevin as cl
         >>> groups_from({"*.weight": cl.Circle(0.5)})
-        [('*.weight', {'constraint': Circle(radius=0.5, blocks=1), 'name': '*.weight'})]
+        [('*.weight', {'constraint': Circle(radius=0.5), 'name': '*.weight'})]
     """
     for pattern, constraint in rules.items():
         if not isinstance(pattern, str):

@@ -8,8 +8,8 @@ import torch
 pytest.importorskip("uvicorn", reason="the extra explore is not installed")
 
 from colangevin.lab.explorer.readings import rounded, scores
+from colangevin.lab.explorer.runs import Training
 from colangevin.lab.explorer.spec import parse
-from colangevin.lab.explorer.training import Training
 from explorer_browser import Page, browser
 from explorer_serving import server, threads, wait_for
 

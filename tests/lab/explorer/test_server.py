@@ -17,7 +17,7 @@ pytest.importorskip("uvicorn", reason="the extra explore is not installed")
 from starlette.testclient import TestClient
 
 from colangevin.lab.cli.explore_command import run_explore
-from colangevin.lab.explorer.registry import Registry
+from colangevin.lab.explorer.pages import Registry
 from colangevin.lab.explorer.server import MOST_BYTES, make_app
 from explorer_serving import SMALL, Running, server, threads, wait_for
 
@@ -316,7 +316,7 @@ def test_an_unforeseen_error_reaches_the_page(
     session = running.open()
     with running.events(session) as events:
         next(events), next(events)
-        monkeypatch.setattr("colangevin.lab.explorer.training.Training.step", lambda self: [][0])
+        monkeypatch.setattr("colangevin.lab.explorer.runs.Training.step", lambda self: [][0])
         running.command(session, "play")
         frame = next(events)[1]
         assert frame["state"] == "failed"

@@ -11,8 +11,8 @@ import colangevin as cl
 from colangevin.lab.explorer import readings
 from colangevin.lab.explorer.building import network_of, optimizer_of
 from colangevin.lab.explorer.code import program
+from colangevin.lab.explorer.runs import Training, loss_of
 from colangevin.lab.explorer.spec import METHODS, parse
-from colangevin.lab.explorer.training import Training, loss_of
 
 SMALL: dict[str, Any] = {
     "network": {"depth": 2, "width": 10},

@@ -20,7 +20,7 @@ def run_explore(port: int, browser: bool) -> int:
     try:
         import uvicorn
 
-        from colangevin.lab.explorer.registry import Registry
+        from colangevin.lab.explorer.pages import Registry
         from colangevin.lab.explorer.server import make_app
     except ModuleNotFoundError as error:
         wanted = f'the package {error.name}: pip install "colangevin[explore]"'

@@ -9,7 +9,7 @@ from colangevin.lab.explorer.recipes import CHANGE, Recipe, data_call, literal, 
 from colangevin.lab.explorer.spec import METHODS, Spec
 
 if TYPE_CHECKING:
-    from colangevin.lab.explorer.training import Training
+    from colangevin.lab.explorer.runs import Training
 
 ACTIVATIONS = {
     "relu": "nn.ReLU",
@@ -97,7 +97,7 @@ def program(training: Training) -> str:
 
     Example:
         >>> from colangevin.lab.explorer.spec import parse
-        >>> from colangevin.lab.explorer.training import Training
+        >>> from colangevin.lab.explorer.runs import Training
         >>> spec = parse({"a": {"method": "sgld"}, "network": {"width": 2}})
         >>> "cl.SGLD(" in program(Training(spec))
         True

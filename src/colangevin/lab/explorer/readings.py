@@ -13,7 +13,7 @@ from torch import Tensor
 import colangevin as cl
 from colangevin.lab.explorer.building import Points
 from colangevin.lab.explorer.recipes import layer_names
-from colangevin.lab.explorer.training import Member, Training, loss_of
+from colangevin.lab.explorer.runs import Member, Training, loss_of
 
 GRID, SMALL_GRID = 56, 24
 """Points along a side of the decision region, and of the small ones."""

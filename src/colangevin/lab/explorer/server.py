@@ -22,8 +22,8 @@ from starlette.routing import Route
 
 from colangevin.lab.explorer import spec as specs
 from colangevin.lab.explorer.guard import Guard
+from colangevin.lab.explorer.pages import Registry, TooMany
 from colangevin.lab.explorer.presets import PRESETS
-from colangevin.lab.explorer.registry import Registry, TooMany
 from colangevin.lab.explorer.session import Closed, Event, Session
 
 TYPES = {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from colangevin.lab.explorer.spec import MOST_STEPS, Spec, parse, parse_changes
 
 if TYPE_CHECKING:
-    from colangevin.lab.explorer.training import Training
+    from colangevin.lab.explorer.runs import Training
 
 FRAMES_PER_SECOND = 15.0
 MOST_ROWS = 1_000
@@ -140,7 +140,7 @@ class Session:
 
     def _begin(self, spec: Spec) -> None:
         from colangevin.lab.explorer import readings
-        from colangevin.lab.explorer.training import Training
+        from colangevin.lab.explorer.runs import Training
 
         training = Training(spec)  # raises before anything is changed
         self._training, self._spec = training, spec

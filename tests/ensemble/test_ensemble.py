@@ -165,3 +165,20 @@ def test_dropout_goes_on_exactly(tmp_path):
     ended.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     ended.fit(loss, INPUTS, LABELS, epochs=2, batch_size=6)
     assert difference(ended.member(1), whole.member(1)) < 1e-12
+
+
+def test_compiled_steps_of_two_models_with_equal_shapes_are_not_mixed_up():
+    inputs, targets = torch.randn(2, 5, 2), torch.randn(2, 5, 3)
+    for activation in (nn.ReLU, nn.Tanh):
+        losses = []
+        for compile in (True, False):
+            ensemble = cl.Ensemble(
+                lambda: nn.Sequential(nn.Linear(2, 3), activation()),  # noqa: B023
+                [1, 2],
+                lr=0.1,
+                compile=compile,
+            )
+            for _ in range(3):
+                found = ensemble.step(nn.functional.mse_loss, inputs, targets)
+            losses.append(found)
+        torch.testing.assert_close(*losses)

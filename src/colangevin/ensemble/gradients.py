@@ -7,6 +7,7 @@ with ``torch.compile``.
 from __future__ import annotations
 
 import copy
+import itertools
 import types
 import warnings
 from collections import OrderedDict
@@ -141,7 +142,7 @@ class Gradients:
         """The compiled function; None, announced once, where there is no compiler."""
         model = with_small_products(self._template)
         narrow = narrow_weights(model)
-        eager = _vectorised(model, loss, self._penalty, names, narrow)
+        eager = _with_own_code(_vectorised(model, loss, self._penalty, names, narrow))
         places = [i for i, name in enumerate(names[0]) if name in narrow]
         try:
             options = _options(model)
@@ -184,6 +185,19 @@ def _identity(function: Any) -> tuple[object, ...]:
     values.append(getattr(function, "__self__", None))
     # What is kept under this key keeps the function, and so these objects.
     return (code, *map(id, values))
+
+
+_numbers = itertools.count()
+
+
+def _with_own_code(function: Any) -> Callable[..., Any]:
+    """The function with a code object that no other has.
+
+    The compiler keeps its results by code object: without checks of the model, that of another
+    model with parameters of the same shapes would serve.
+    """
+    code = function.__code__.replace(co_name=f"members_{next(_numbers)}")
+    return types.FunctionType(code, function.__globals__, closure=function.__closure__)
 
 
 def _options(model: nn.Module) -> Any:

@@ -266,3 +266,10 @@ def test_weights_that_stay_are_not_told(
         backward(model, 0)
         optimizer.step()
     assert not messages(caplog)
+
+
+def test_a_parameter_without_a_shape_is_refused() -> None:
+    with pytest.raises(TypeError, match="run the model once before"):
+        cl.CoLA(nn.LazyLinear(3).parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="run the model once before"):
+        cl.constrain_(nn.LazyLinear(3), {"weight": cl.Orthogonal()})

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from colangevin.constraints import Constraint
 from colangevin.constraints.base import tolerance_for
@@ -60,6 +61,7 @@ def refuse_duplicates(group: dict[str, Any], groups: Sequence[dict[str, Any]]) -
     tensors = [item[1] if isinstance(item, tuple) else item for item in params]
     if not all(isinstance(tensor, Tensor) for tensor in tensors):
         return  # torch refuses what is no tensor
+    _refuse_lazy(tensors)
     seen = {id(p): f"group {i}" for i, other in enumerate(groups) for p in other["params"]}
     memory = [
         (p, f"{name} of group {i}")
@@ -76,6 +78,15 @@ def refuse_duplicates(group: dict[str, Any], groups: Sequence[dict[str, Any]]) -
         seen[id(tensor)] = f"group {len(groups)}"
         memory.append((tensor, f"{name} of group {len(groups)}"))
     _refuse_shared_memory(memory)
+
+
+def _refuse_lazy(parameters: Iterable[Tensor]) -> None:
+    """Refuse what has no shape yet."""
+    if any(is_lazy(parameter) for parameter in parameters):
+        raise TypeError(
+            "a parameter has no shape yet, as those of nn.LazyLinear before the first call: run "
+            "the model once before"
+        )
 
 
 def _refuse_shared_memory(named: Sequence[tuple[Tensor, str]]) -> None:
@@ -99,6 +110,7 @@ def check_tensors(group: dict[str, Any]) -> None:
     Raises:
         TypeError: naming the parameter.
     """
+    _refuse_lazy(group["params"])
     for parameter, name in zip(group["params"], names_of(group), strict=True):
         if not parameter.is_floating_point():
             raise TypeError(f"{name} must be a real floating-point tensor, got {parameter.dtype}")

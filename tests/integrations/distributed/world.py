@@ -16,9 +16,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds that a case may take."""
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 """Seconds after which a collective operation gives up."""
 
 

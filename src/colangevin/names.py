@@ -14,6 +14,7 @@ from colangevin.diagnostics import configurational_temperature as configurationa
 from colangevin.diagnostics import friction_variable as friction_variable
 from colangevin.diagnostics import kinetic_temperature as kinetic_temperature
 from colangevin.ensemble import Ensemble as Ensemble
+from colangevin.ensemble import ShardedEnsemble as ShardedEnsemble
 from colangevin.errors import ColangevinError as ColangevinError
 from colangevin.errors import ConstraintError as ConstraintError
 from colangevin.errors import ConvergenceError as ConvergenceError
@@ -68,6 +69,7 @@ __all__ = [
     "ProjectionWarning",
     "Rates",
     "ReplicaError",
+    "ShardedEnsemble",
     "Sphere",
     "State",
     "SubsetMultirate",

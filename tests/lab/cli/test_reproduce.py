@@ -18,6 +18,8 @@ import walks
 from colangevin.errors import DataError
 from colangevin.lab.cli.main import app
 from colangevin.lab.experiments import registry
+from colangevin.lab.experiments.running import prepare
+from colangevin.lab.experiments.tasks import Local
 
 TESTS = Path(__file__).parents[2]
 JOBS = ("wide", "narrow", "middle")
@@ -218,6 +220,15 @@ def test_engines_that_are_not_there_and_their_options(tmp_path, arguments, words
 def test_bad_options_of_ray(tmp_path, monkeypatch, arguments, words):
     monkeypatch.setitem(sys.modules, "ray", object())
     assert_one_line_error(smoke(tmp_path / "out", "--engine", "ray", *arguments), *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_experiment_that_knows_no_gpu_refuses_one(tmp_path):
+    class Gpus(Local):
+        device = "cuda"
+
+    with pytest.raises(ValueError, match="walks trains on processors only; leave --gpus out"):
+        prepare(walks.WALKS, "smoke", out=tmp_path / "out", engine=Gpus())
     assert not list(tmp_path.iterdir())
 
 

@@ -96,5 +96,6 @@ EXPERIMENT = Experiment(
         "weights between hidden layers; with one hidden layer there is none, and the four "
         "methods are the same."
     ),
+    gpus=True,
     times={"smoke": "10 s", "laptop": "5 min", "full": "50 min"},
 )

@@ -162,5 +162,6 @@ EXPERIMENT = Experiment(
         "three penalties, three step sizes and two depths. Every run draws its own data. "
         "Accuracies in table and verdicts are means over the last tenth of the epochs."
     ),
+    gpus=True,
     times={"smoke": "10 s", "laptop": "4 min", "full": "30 min"},
 )

@@ -104,5 +104,6 @@ EXPERIMENT = Experiment(
         "by the mean of the test accuracy over the whole training, accuracy by its mean over the "
         "last tenth of the epochs."
     ),
+    gpus=True,
     times={"smoke": "5 s", "laptop": "2 min", "full": "10 min"},
 )

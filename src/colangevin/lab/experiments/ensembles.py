@@ -50,6 +50,7 @@ def train(ensemble: Ensemble, training: Training, log: Log) -> bool:
     Returns:
         False if the user wanted an end: everything is saved then.
     """
+    ensemble.to(log.device)
     saved = log.load()
     if saved is not None:
         ensemble.load_state_dict(saved["ensemble"])

@@ -133,6 +133,7 @@ class Experiment:
         data: datasets that it reads, keys of ``colangevin.lab.experiments.datasets.LOADERS``.
         note: how the scales differ from the paper, shown next to the results.
         times: for each scale, roughly how long it takes on two cores.
+        gpus: whether its networks can be on a GPU.
 
     ``figures``, ``table`` and ``claims`` get the records of complete jobs only, and at least one
     of them; the records of jobs that are not done are missing.
@@ -150,6 +151,7 @@ class Experiment:
     data: tuple[str, ...] = ()
     note: str = ""
     times: Mapping[str, str] = field(default_factory=dict)
+    gpus: bool = False
 
     def settings(self, scale: str, runs: int | None, seed: int) -> dict[str, Any]:
         """Settings of a scale, with ``scale``, ``runs`` and ``seed`` filled in."""

@@ -185,7 +185,7 @@ def score(ensemble: Ensemble, inputs: Tensor, labels: Tensor) -> tuple[Tensor, T
     """
     total = torch.zeros(2, len(ensemble), dtype=torch.float64)
     for some, right in zip(inputs.split(CHUNK), labels.split(CHUNK), strict=True):
-        total += ensemble.evaluate(_sums, pixels(some), right).double().T
+        total += ensemble.evaluate(_sums, pixels(some), right).double().cpu().T
     loss, accuracy = total / len(labels)
     return loss, accuracy
 
@@ -221,5 +221,6 @@ EXPERIMENT = Experiment(
         "those after the last epoch. `--scale grid` adds the rest of table 4.3 to the results of "
         "`--scale full`, with one run per cell."
     ),
+    gpus=True,
     times={"smoke": "5 s", "laptop": "4 min", "full": "80 min", "grid": "100 min"},
 )

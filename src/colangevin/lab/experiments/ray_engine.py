@@ -79,10 +79,10 @@ def serve(task: Task, parcel: Parcel, address: tuple[int, int, str], wanted: Any
         What :func:`workers.outcome` returns, and all files that the task has changed.
     """
     if versions() != wanted:
-        error = ValueError(f"a machine of the cluster has {versions()}, this one has {wanted}")
+        error = OSError(f"a machine of the cluster has {versions()}, this one has {wanted}")
         return ERROR, error, {}
     if task.device != "cpu" and not torch.cuda.is_available():
-        return ERROR, ValueError("torch finds no GPU on a machine of the cluster"), {}
+        return ERROR, OSError("torch finds no GPU on a machine of the cluster"), {}
     index, attempt, run = address
     out = Path(tempfile.gettempdir(), f"cola-{run}-{index}")
     shutil.rmtree(out, ignore_errors=True)  # of an attempt that was killed here

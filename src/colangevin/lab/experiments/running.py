@@ -92,9 +92,11 @@ def prepare(
             raise ValueError(f"runs must be at most {RUNS}, got {runs}; other seeds give more")
     if not 0 <= seed < SEEDS:
         raise ValueError(f"seed must lie between 0 and {SEEDS - 1}, got {seed}")
+    engine = engine or Local()
+    if engine.device != "cpu" and not experiment.gpus:
+        raise ValueError(f"{experiment.name} trains on processors only; leave --gpus out")
     settings = experiment.settings(scale, runs, seed)
     planned = experiment.jobs(settings)
-    engine = engine or Local()
     available = engine.processors if jobs is None else checks.count("jobs", jobs)
     # Of all jobs, not of those that are left: a resumed one keeps its number of threads.
     processes = min(available, len(planned))

@@ -158,7 +158,7 @@ def measure(ensemble: Ensemble, points: Points) -> dict[str, Tensor]:
 
 def networks(ensemble: Ensemble) -> list[nn.Module]:
     """The members that are left, as modules."""
-    return [ensemble.member(index) for index in ensemble.active]
+    return [ensemble.member(index).cpu() for index in ensemble.active]
 
 
 def trained(log: Log, radii: Any, temperature: Any) -> tuple[Ensemble, Points] | None:
@@ -188,7 +188,7 @@ def examined(
     found = list((log.loaded or {}).get("examined", []))
     last = time.perf_counter()
     for index in ensemble.active[len(found) :]:
-        found.append(examine(ensemble.member(index)))
+        found.append(examine(ensemble.member(index).cpu()))
         going = log.keep_going(min(0.999, len(found) / len(ensemble)))
         if not going or time.perf_counter() - last > ensembles.SAVE_SECONDS:
             log.save({"ensemble": ensemble.state_dict(), "examined": found})

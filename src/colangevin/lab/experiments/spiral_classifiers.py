@@ -67,7 +67,9 @@ def _final(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any]:
         "largest_weight": ensembles.everyone(ensemble, torch.tensor(largest)),
         "violation": ensembles.everyone(ensemble, ensemble.violation()),
         "removed": ensembles.removals(ensemble),
-        "picture": regions.picture(ensemble.member(0), points) if 0 in ensemble.active else None,
+        "picture": regions.picture(ensemble.member(0).cpu(), points)
+        if 0 in ensemble.active
+        else None,
     }
 
 
@@ -150,5 +152,6 @@ EXPERIMENT = Experiment(
         "`--scale draws` adds more runs to the results of `--scale full`. These runs reuse 10 data "
         "sets."
     ),
+    gpus=True,
     times={"smoke": "5 s", "laptop": "4 min", "full": "30 min", "draws": "15 min"},
 )

@@ -135,5 +135,6 @@ EXPERIMENT = Experiment(
     table=table,
     claims=claims,
     note="The full scale is the paper's, with 30 runs for its 100. " + curvature_table.NOTE,
+    gpus=True,
     times={"smoke": "7 s", "laptop": "6 min", "full": "20 min"},
 )

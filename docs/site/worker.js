@@ -22,14 +22,15 @@ if (location.protocol === "file:")
     }
 
     receive(data) {
-      const event = new MessageEvent("message", { data });
+      const event = new MessageEvent("message", { data: structuredClone(data) });
       this.dispatchEvent(event);
       this.onmessage?.(event);
     }
 
     postMessage(data) {
       const inside = this.frame.contentWindow;
-      this.ready.then(() => inside.dispatchEvent(new inside.MessageEvent("message", { data })));
+      const copy = { data: structuredClone(data) }; // as of this moment, as a worker gets it
+      this.ready.then(() => inside.dispatchEvent(new inside.MessageEvent("message", copy)));
     }
 
     terminate() {

@@ -14,7 +14,7 @@ demo:
 	@$(MAKE) --no-print-directory $(VENV)/.cli SHOW=
 	$(BIN)/cola demo
 
-# One command a line: make stops at the first that fails.
+# One command per line: make stops at the first that fails.
 test: lint
 	$(BIN)/python -m pytest -q --doctest-modules src
 	$(BIN)/python -m pytest -q -n 2

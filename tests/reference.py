@@ -246,7 +246,7 @@ def orthogonal_quasi_newton(q_bar: Tensor, q_n: Tensor, iterations: int) -> Tens
 
 
 def orthogonal_a(q: Tensor, p: Tensor, h: float, iterations: int = 10) -> State:
-    """(A, OG): RATTLE (4.57) by (4.55). With B and O 29 large products a step at K = 10."""
+    """(A, OG): RATTLE (4.57) by (4.55). With B and O 29 large products per step at K = 10."""
     q_bar = q + h * p
     q_next = orthogonal_quasi_newton(q_bar, q, iterations)
     p_bar = p + (q_next - q_bar) / h

@@ -76,7 +76,7 @@ def test_algorithm_5_2(period, closure):
         [fast], [slow], lr=STEP, momentum=MOMENTUM, period=period, drift=False
     )
     ours = run(optimizer, loss, [slow, fast], 500, closure)
-    # A plain loop has one gradient a step; the letter of the algorithm takes one more a cycle.
+    # A plain loop has one gradient per step; the letter of the algorithm takes one more per cycle.
     algorithm = reference.no_drift if closure else reference.no_drift_shared
     assert_equal(ours, algorithm(loss, *start, STEP, MOMENTUM, period, 500 // period))
 

@@ -71,7 +71,7 @@ class Loop(NamedTuple):
 
 
 def grid(*axes: targets.Array) -> targets.Array:
-    """All combinations, one a row."""
+    """All combinations, one per row."""
     return np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
 
 

@@ -31,6 +31,7 @@ EPOCHS = tuple(part["epochs"] for part in demo.SCALES[demo.NAME]["parts"])
 PICTURES = {".png", ".pdf", ".svg"}
 NEXT = (
     "Try next: the ten lines of README.md on a model of your own, or",
+    "  cola explore",
     "  cola reproduce list",
     "  cola reproduce depth-orthogonal --scale laptop",
 )

@@ -1,6 +1,6 @@
 """Where the data files are: a directory of yours, or a cache filled from the official addresses.
 
-A data directory has one folder a dataset, with the official file names::
+A data directory has one folder per dataset, with the official file names::
 
     fashion-mnist/          train-images-idx3-ubyte.gz, ... (or the same without .gz)
     mnist/                  the same four names

@@ -1,1 +1,1 @@
-"""Experiments: one file a figure or table."""
+"""Experiments: one file per figure or table."""

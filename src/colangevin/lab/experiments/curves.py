@@ -71,7 +71,7 @@ def draw_curves(
     titles: Sequence[str] = (),
     lines: Sequence[float] = (),
 ) -> Figure:
-    """Draw panels of curves, one curve a record.
+    """Draw panels of curves, one curve per record.
 
     Args:
         rows: for each row of panels, their quantities with labels, and the records.

@@ -143,7 +143,7 @@ def make(settings: Settings, seeds: Sequence[int], lr: float | list[float]) -> E
         Ensemble(2 members, 0 steps)
     """
     names = hidden_weights(settings["depth"])
-    # A constraint a layer: the matrices of all members in one layer fit a processor's cache.
+    # One constraint per layer: the matrices of all members in one layer fit a processor's cache.
     rules = {name: Orthogonal() for name in names} if settings.get("orthogonal") else {}
     strength = settings.get("penalty")
     return Ensemble(

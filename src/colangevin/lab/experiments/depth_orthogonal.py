@@ -26,7 +26,7 @@ DEEP = 3
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a depth and method."""
+    """One job per depth and method."""
     return [
         depth.job(NAME, method, layers, {**settings, **own})
         for layers in settings["depths"]
@@ -53,7 +53,7 @@ def _by_method(records: Records) -> dict[str, dict[int, Measured]]:
 
 
 def table(records: Records) -> Table:
-    """Accuracies at the end, a depth a row."""
+    """Accuracies at the end, one row per depth."""
     found = _by_method(records)
     layers = sorted({record.settings["depth"] for record in records.values()})
     rows = [

@@ -31,7 +31,7 @@ SCALES = {
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a depth and penalty, with all step sizes, and one a depth with the constraint."""
+    """One job per depth and penalty, with all step sizes, and one per depth with the constraint."""
     rest = {key: settings[key] for key in settings if key not in ("steps", "penalties")}
     found = []
     for layers in settings["depths"]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def draw_panels(panels: Mapping[str, Mapping[str, Record]], columns: int) -> Figure:
-    """Accuracies over time: a panel a title, in it a curve a label."""
+    """Accuracies over time: one panel per title, in it one curve per label."""
     curves = {
         title: {
             label: (record.history["epoch"], accuracies(record)) for label, record in own.items()
@@ -29,7 +29,7 @@ def draw_panels(panels: Mapping[str, Mapping[str, Record]], columns: int) -> Fig
 def draw_curves(
     panels: Mapping[str, Mapping[str, tuple[Sequence[int], Any]]], columns: int
 ) -> Figure:
-    """Mean over the runs with two standard errors on either side, a panel a title.
+    """Mean over the runs with two standard errors on either side, one panel per title.
 
     Args:
         panels: by title, and then by label: epochs, and accuracies [times, runs].
@@ -78,7 +78,7 @@ def accuracies(record: Record, runs: slice = slice(None)) -> Any:
 
 
 def draw_depths(found: Mapping[str, Mapping[int, Measured]]) -> Figure:
-    """Accuracy against the number of hidden layers, a curve a method."""
+    """Accuracy against the number of hidden layers, one curve per method."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
@@ -99,7 +99,7 @@ def draw_depths(found: Mapping[str, Mapping[int, Measured]]) -> Figure:
 def draw_grid(
     panels: Mapping[str, Mapping[str, Sequence[Measured]]], steps: Sequence[str]
 ) -> Figure:
-    """Accuracy against the step size, a panel a depth and a curve a penalty or method."""
+    """Accuracy against the step size, one panel per depth, one curve per penalty or method."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.6 * len(panels) + 0.6, 4.0), layout="constrained")

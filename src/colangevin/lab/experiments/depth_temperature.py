@@ -23,7 +23,7 @@ SCALES = {
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a depth and temperature."""
+    """One job per depth and temperature."""
     return [
         depth.job(
             NAME,

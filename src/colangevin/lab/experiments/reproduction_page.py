@@ -24,10 +24,12 @@ experiment, added up; jobs run at once, one per processor.
 An ordering is *reproduced* if one method is better by more than two standard errors, and
 *reproduced in ordering only* if it is better by less, or in a run at a smaller scale than the
 paper's. Methods are compared run by run: runs of the same seed share data, first weights and
-batches, as far as the methods allow. A number is *reproduced* if it differs from the paper's by
-at most twice √(ours² + theirs²), with the standard deviations of the runs (one that the paper does
-not state is taken to be ours), and the methods are ordered as in the paper; a curvature, if it is
-within a factor of 1.25. It is *reproduced in ordering only* if just the order is the paper's.
+batches, as far as the methods allow.
+
+A number is *reproduced* if (a) it is within two combined standard deviations, √(ours² + theirs²), of
+the paper's, and (b) the methods come in the same order. If the paper gives no standard deviation, we
+use ours. Curvatures must agree within a factor of 1.25. If only (b) holds, the number is
+*reproduced in ordering only*.
 """
 
 NEW_NOISE = "2026-11-17"

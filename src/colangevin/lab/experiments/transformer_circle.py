@@ -56,7 +56,7 @@ NOTE = (
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job a dataset and method.
+    """One job per dataset and method.
 
     Example:
         >>> [job.name for job in jobs({**SCALES["smoke"], "seed": 0})][:2]

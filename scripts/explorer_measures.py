@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import signal
@@ -31,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explorer.md"
 RECORD = ROOT / "benchmarks" / "results" / "explorer.json"
 BEGIN, END = "<!-- measures: begin -->", "<!-- measures: end -->"
-STARTS = 5
+STARTS = 3
 
 
 def memory(process: int) -> float:
@@ -71,8 +72,8 @@ def browser() -> Iterator[Any]:
 def opened(chromium: Any, address: str, **options: Any) -> Any:
     """A page that has shown its first frame."""
     page = chromium.new_context(viewport={"width": 1280, "height": 900}, **options).new_page()
-    page.goto(address)
-    page.wait_for_selector("body[data-steps]", timeout=60_000)
+    page.goto(address, timeout=120_000)
+    page.wait_for_selector("body[data-steps]", timeout=120_000)
     return page
 
 
@@ -108,6 +109,7 @@ def long_run(minutes: float) -> dict[str, Any]:
                 {
                     "seconds": round(passed),
                     "steps": int(steps),
+                    "load": round(os.getloadavg()[0], 1),
                     "frames_per_second": fps,
                     "server_mb": round(memory(process.pid), 1),
                     "page_heap_mb": heap and round(heap, 1),
@@ -148,6 +150,10 @@ def text(record: dict[str, Any]) -> str:
     rows = [
         ("from the command to the page", f"{_spread(page)} s"),
         ("from the command to the first frame", f"{_spread(frame)} s"),
+        (
+            "load of the machine meanwhile (1 per busy processor)",
+            _spread([row["load"] for row in record["run"]["rows"]]),
+        ),
         ("frames per second", f"{statistics.median(fps):.1f} ({min(fps):.1f} to {max(fps):.1f})"),
         (
             f"memory of the server after {first['seconds'] / 60:.0f} and {minutes:g} minutes",
@@ -166,9 +172,9 @@ def _spread(values: list[float]) -> str:
 def screenshot(path: Path, steps: int) -> None:
     """The picture of the page, after so many steps."""
     with browser() as chromium, explorer() as (address, _, _):
-        page = opened(chromium, f"{address}#preset=circles&training.members=3&steps={steps}")
+        page = opened(chromium, f"{address}#preset=circles&steps={steps}")
         page.wait_for_function(
-            f"document.body.dataset.steps === '{steps}'", timeout=600_000, polling=500
+            f"() => document.body.dataset.steps === '{steps}'", timeout=600_000, polling=500
         )
         page.click("#story-close")
         page.wait_for_timeout(500)
@@ -184,7 +190,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the record and the table")
     parser.add_argument("--presets", action="store_true", help="only train the presets")
     parser.add_argument("--screenshot", type=Path, help="only make this picture")
-    parser.add_argument("--steps", type=int, default=20_000, help="of the picture")
+    parser.add_argument("--steps", type=int, default=3_000, help="of the picture")
     given = parser.parse_args()
     if given.presets:
         return presets()

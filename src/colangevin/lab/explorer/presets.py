@@ -64,9 +64,10 @@ PRESETS: dict[str, Preset] = {
     ),
     "temperature": Preset(
         "Temperature",
-        "Langevin dynamics on a cosine against a sine. A is almost at zero temperature. B is "
-        "warmer. Watch the kinetic temperature settle near τ, then raise τ of B while it runs: "
-        "where the noise is too strong, the boundary dissolves.",
+        "Langevin dynamics on a cosine against a sine. A is almost at zero temperature. Its "
+        "kinetic temperature lies above τ, because the noise of the batches heats it. B is warmer "
+        "and settles at its τ. After some 20,000 steps B is ahead. Then raise τ of B to 0.01 while "
+        "it runs: where the noise is too strong, the boundary dissolves.",
         {
             "data": {
                 "kind": "trigonometric",
@@ -81,7 +82,7 @@ PRESETS: dict[str, Preset] = {
             "a": {"method": "langevin", "scheme": "BAOAB", "h": 0.4, "gamma": 10, "tau": 1e-8},
             "b": {"method": "langevin", "scheme": "BAOAB", "h": 0.4, "gamma": 10, "tau": 1e-5},
         },
-        20_000,
+        40_000,
     ),
     "adlala": Preset(
         "AdLaLa on four turns",
@@ -116,6 +117,6 @@ PRESETS: dict[str, Preset] = {
             "a": {"method": "sgd", "h": 0.2},
             "b": {"method": "multirate", "h": 1.0, "period": 5, "momentum": 0},
         },
-        20_000,
+        40_000,
     ),
 }

@@ -227,7 +227,7 @@ def groups(member: Member) -> list[dict[str, Any]]:
 
 
 def _group_name(group: Mapping[str, Any], index: int) -> str:
-    return str(group.get("name", f"group {index + 1}"))
+    return str(group.get("name", f"group {index + 1}" if index else "all parameters"))
 
 
 # --- frames -------------------------------------------------------------------------------

@@ -223,7 +223,7 @@ function drawSingular(context, own, colour, x, y, wide, tall) {
   if (high > 1.6) context.fillText(shown(own.largest), left - 6, Math.min(place(own.largest), place(1) - 14));
   context.textAlign = "left";
   context.textBaseline = "alphabetic";
-  context.fillText(`singular values, ${shown(own.smallest)} to ${shown(own.largest)}`, left, base + 15);
+  if (wide > 230) context.fillText(`singular values, ${shown(own.smallest)} to ${shown(own.largest)}`, left, base + 15);
 }
 
 /** The weights of one layer on their constraint, one column per run. */

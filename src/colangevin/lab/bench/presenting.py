@@ -163,8 +163,15 @@ def _machine(record: Record) -> str:
         f"Measured on {facts['date']}{device}: {facts['cpu']} ({facts['instructions']}), "
         f"{facts['cores']} cores, {facts['threads']} threads{load}. Python {facts['python']}, "
         f"torch {facts['torch']}, colangevin {facts['colangevin']}, {packages}. The run took "
-        f"{record.seconds / 60:.0f} minutes.\n"
+        f"{record.seconds / 60:.0f} minutes.{_renewed(record)}\n"
     )
+
+
+def _renewed(record: Record) -> str:
+    """Which works come from a later run, in which all of their contestants took turns anew."""
+    later = record.settings.get("renewed", {})
+    listed = ", ".join(f"({letter}) on {date}" for letter, date in later.items())
+    return f" From a later run on the same machine: {listed}." if listed else ""
 
 
 def _bars(bars: Sequence[Bar]) -> str:

@@ -168,9 +168,13 @@ def pages_of(nav: list) -> Iterator[str]:
 
 
 def check_navigation(nav: list) -> None:
-    """Every page is in the navigation, and nothing else is."""
+    """Every page is in the navigation, and nothing else is.
+
+    The pages of single experiments are reached from the overview: there are as many as records.
+    """
     listed = set(pages_of(nav))
     there = {path.relative_to(STAGED).as_posix() for path in STAGED.rglob("*.md")}
+    there = {page for page in there if not page.startswith("reproduction/")}
     if listed != there:
         raise SystemExit(
             f"mkdocs.yml: pages without a place in nav: {sorted(there - listed)}; "

@@ -7,7 +7,7 @@ import pytest
 
 from colangevin.lab.experiments.records import Records
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.experiments.reproduction_page import page
+from colangevin.lab.experiments.reproduction_page import details, page
 from colangevin.lab.experiments.results import read_results, results_of
 
 ROOT = Path(__file__).parents[1]
@@ -19,9 +19,13 @@ def test_page_is_in_step_with_the_records() -> None:
     if not RESULTS.exists():
         assert not PAGE.exists(), "a page without the records that it was made of"
         return
-    generated = page(read_results(RESULTS), RESULTS, PAGE)
+    results = read_results(RESULTS)
+    generated = {PAGE: page(results, RESULTS, PAGE), **details(results, PAGE)}
     command = "cola report results --page docs/reproduction.md"
-    assert PAGE.read_text(encoding="utf-8") == generated, f"not in step: run {command}"
+    for path, text in generated.items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name} not in step: run {command}"
+    folder = PAGE.parent / PAGE.stem
+    assert {*folder.glob("*.md")} == {*generated} - {PAGE}, f"pages without records: run {command}"
 
 
 @pytest.mark.skipif(not PAGE.exists(), reason="no page yet")

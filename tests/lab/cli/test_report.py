@@ -143,15 +143,20 @@ def test_page_has_every_experiment_with_claims_and_pictures(out, tmp_path):
     target = tmp_path / "docs" / "page.md"
     result = invoke(out, "--page", target)
     assert result.exit_code == 0, result.output
-    text = target.read_text(encoding="utf-8")
-    assert "Figure 0. Scale laptop, 4 runs, seed 0. The paper walks further.\n" in text
-    assert "Table 9: not run yet." in text
+    overview = target.read_text(encoding="utf-8")
+    assert "Table 9: not run yet." in overview
+    assert "(page/walks.md)" in overview
+    assert "| distance &lt;wide> | reproduced in ordering only |" in overview
+    assert page(read_results(out), out, target) == overview
+    detail = target.parent / "page" / "walks.md"
+    text = detail.read_text(encoding="utf-8")
+    assert "Figure 0. Scale laptop, 4 runs, seed 0. The paper walks further." in text
+    assert "(../page.md#walks)" in text
     assert "cola reproduce walks --scale laptop --seed 0\n" in text
     claim = r"\| distance &lt;wide> \| 1 \\\| 2 \| .* ± .* \(4 runs\) \| laptop, 4 runs \| .* \|"
     assert re.search(claim + r" reproduced in ordering only \|", text)
     (link,) = re.findall(r"!\[.*\]\((.*)\)", text)
-    assert (target.parent / link).resolve() == (out / "walks" / "where-they-went.png").resolve()
-    assert page(read_results(out), out, target) == text
+    assert (detail.parent / link).resolve() == (out / "walks" / "where-they-went.png").resolve()
 
 
 def test_a_smoke_run_gives_no_verdict(tmp_path):

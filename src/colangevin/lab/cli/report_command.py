@@ -9,8 +9,8 @@ from rich.console import Console
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, complain
 from colangevin.lab.cli.narrow_tables import terminal_table
 from colangevin.lab.experiments.browser_report import html_report
+from colangevin.lab.experiments.reproduction_page import details, verdict_counts
 from colangevin.lab.experiments.reproduction_page import page as markdown_page
-from colangevin.lab.experiments.reproduction_page import verdict_counts
 from colangevin.lab.experiments.results import Results, headline, read_results, write_files
 from colangevin.lab.experiments.writing import write_text
 
@@ -25,6 +25,10 @@ def run_report(directory: Path, page: Path | None) -> int:
             page.parent.mkdir(parents=True, exist_ok=True)
             write_text(page, markdown_page(found, directory.resolve(), page.resolve()))
             written.append(page)
+            for path, text in details(found, page.resolve()).items():
+                path.parent.mkdir(exist_ok=True)
+                write_text(path, text)
+                written.append(path)
     except (OSError, ValueError) as error:
         complain("report", error)
         return BAD_ARGUMENT

@@ -1,4 +1,4 @@
-"""The page of all experiments in Markdown: what the paper states and what was found."""
+"""Pages in Markdown: an overview of all claims and verdicts, and one page per experiment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from colangevin.lab.experiments.wording import capital, duration, markdown_table
 
 INTRODUCTION = """# Reproduction
 
-What the paper states, and what this library finds. This page is written by
+What the paper and the thesis state, and what this library finds: first all experiments, then one
+line per claim. Behind the links are the numbers, pictures and reasons. The pages are written by
 `cola report {directory} --page {page}` from the records of the runs, which
 `cola reproduce` makes; `cola reproduce list` names the experiments, their scales and times.
 Values are means over the runs ± one standard deviation; bands and bars in the pictures are two
@@ -71,12 +72,12 @@ CLAIM_COLUMNS = ["what", "paper", "ours", "scale", "wall-clock", "verdict", "why
 
 
 def page(found: Sequence[Results], directory: Path, target: Path) -> str:
-    """Write the page, with every registered experiment: one without records is said to be so.
+    """Write the overview, with every registered experiment: one without records is said to be so.
 
     Args:
         found: the results, of :func:`colangevin.lab.experiments.results.read_results`.
         directory: where they were read.
-        target: where the page will be: pictures are named relative to its folder.
+        target: where the page will be: its details are in a folder of its name beside it.
     """
     by_name = {results.experiment.name: results for results in found}
     folder = Path(os.path.relpath(target.parent, directory.parent)).as_posix()
@@ -86,7 +87,7 @@ def page(found: Sequence[Results], directory: Path, target: Path) -> str:
     parts += [OLD_NOISE_BELOW, _summary(by_name)] if earlier else [_summary(by_name)]
     for name, experiment in EXPERIMENTS.items():
         if name in by_name:
-            parts.append(_section(by_name[name], target.parent))
+            parts.append(_brief(by_name[name], target))
         else:
             parts.append(_not_run(experiment))
     return "\n".join([*parts, OLD_NOISE] if earlier else parts)
@@ -126,10 +127,46 @@ def _not_run(experiment: Experiment) -> str:
     )
 
 
-def _section(results: Results, folder: Path) -> str:
+def details(found: Sequence[Results], target: Path) -> dict[Path, str]:
+    """The page of each experiment: pictures, table, and claims with their numbers and reasons.
+
+    Args:
+        found: the results.
+        target: where the overview will be.
+
+    Returns:
+        Texts by path, in a folder of the overview's name beside it.
+    """
+    folder = target.parent / target.stem
+    return {folder / f"{results.experiment.name}.md": _detail(results, target) for results in found}
+
+
+def _brief(results: Results, target: Path) -> str:
+    """An experiment on the overview: one line per claim."""
+    experiment = results.experiment
+    link = f"{target.stem}/{experiment.name}.md"
+    lines = [
+        f"## {experiment.name}\n",
+        f"{sentence(experiment.title)} {capital(experiment.source)}, scale {results.scale}. "
+        f"[Numbers, pictures and reasons]({link}).\n",
+    ]
+    if results.missing:
+        lines.append(f"**Not complete**: {', '.join(results.missing)}.\n")
+    if results.claims:
+        rows = [[claim.text, claim.verdict] for claim in results.claims]
+        lines.append(markdown_table(["what", "verdict"], rows))
+    return "\n".join(lines)
+
+
+def _detail(results: Results, target: Path) -> str:
     experiment, records = results.experiment, results.records
+    folder = target.parent / target.stem
     clock = duration(records.seconds)
-    lines = [f"## {experiment.name}\n", f"{sentence(experiment.title)} {headline(results)}\n"]
+    lines = [
+        f"# {experiment.name}\n",
+        f"{sentence(experiment.title)} {headline(results)} Back to the "
+        f"[overview](../{target.name}#{experiment.name}).\n",
+    ]
     lines.append(f"```sh\n{results.command}\n```\n")
     if results.missing:
         lines.append(f"**Not complete**: {', '.join(results.missing)}.\n")

@@ -138,9 +138,28 @@ def claims_on_courses(records: Records) -> list[Claim]:
                 runs = [100 * v for v in _finite(seen["accuracy"])]
                 label = f"{record.settings['label']}, {spiral} turns, step {step:,}"
                 text = f"test accuracy of {label}, %"
-                found.append(number(text, (100 * value, None), Measured(label, runs), ordered=True))
+                place = _ordered(own, stated, MARKS.index(step), name)
+                found.append(number(text, (100 * value, None), Measured(label, runs), place))
         found += _excited(spiral, own)
     return found
+
+
+def _ordered(
+    own: Mapping[str, Record | None], stated: Mapping[str, Any], index: int, name: str
+) -> bool:
+    """Whether a method is above and below the same others as in the thesis at a step."""
+    means = {
+        other: mean_std(_finite(record.final["seen"][index]["accuracy"]))[0]
+        for other, record in own.items()
+        if record is not None and len(record.final["seen"]) == len(MARKS)
+    }
+    return _same_place(means, {other: stated[other][index] for other in means}, name)
+
+
+def _same_place(means: Mapping[str, float], stated: Mapping[str, float], name: str) -> bool:
+    return all(
+        (means[name] - means[other]) * (stated[name] - stated[other]) >= 0 for other in means
+    )
 
 
 def _excited(spiral: str, own: Mapping[str, Record | None]) -> list[Claim]:
@@ -167,7 +186,9 @@ def claims_on_pools(pools: Mapping[str, Record]) -> list[Claim]:
         if name in measured:
             label = measured[name].label
             text = f"mean test accuracy of {label}, two turns, %"
-            found.append(number(text, (value, None), measured[name], ordered=True, digits=1))
+            means = {n: mean_std(measured[n].values)[0] for n in POOL if n in measured}
+            ordered = _same_place(means, POOL, name)
+            found.append(number(text, (value, None), measured[name], ordered, digits=1))
     others = [measured[name] for name in ("sgd", "adam", "sgld") if name in measured]
     if "adlala-0.5" in measured and others:
         text = "test accuracy over 100 runs, two turns, %"

@@ -17,6 +17,7 @@ LAYERS = [
     {"optimizers"},
     {"ensemble"},
     {"diagnostics"},
+    {"sampling"},
     {"integrations"},
     {"lab.experiments", "lab.bench", "lab.explorer"},
     {"lab.cli"},

@@ -35,7 +35,7 @@ LIMITS = {
     "circle, kernel, τ > 0": 31,
     "orthogonal, eager": 38,
     "`Ensemble.step`": 36,
-    "`Ensemble.fit` of one step": 71,
+    "`Ensemble.fit` of one step": 73,
 }
 
 

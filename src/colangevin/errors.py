@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ColangevinError(Exception):
     """Base of every error that the library defines.
@@ -35,6 +37,9 @@ class ConstraintError(ColangevinError, ValueError):
 class ConvergenceError(ColangevinError, RuntimeError):
     """A projection onto a manifold failed; parameters and state are as before the step.
 
+    Attributes:
+        failed: which systems of a batch failed, as a tensor of booleans, where that is known.
+
     Example:
         >>> import torch
         >>> from colangevin import CoLA, General
@@ -48,6 +53,8 @@ class ConvergenceError(ColangevinError, RuntimeError):
         ...     print(w.tolist())
         [1.0, 0.0]
     """
+
+    failed: Any = None
 
 
 class ReplicaError(ColangevinError, RuntimeError):
@@ -90,4 +97,35 @@ class DivergenceWarning(UserWarning):
         ...     _ = ensemble.fit(loss, points, points, epochs=3, batch_size=2)
         >>> [w.category.__name__ for w in caught], len(ensemble)
         (['DivergenceWarning'], 1)
+    """
+
+
+class DivergenceError(ColangevinError, RuntimeError):
+    """A chain of a sampler diverged.
+
+    Attributes:
+        chain: which.
+        step: at which step, the warm-up included.
+        largest_gradient: the largest entry of the chain's last finite gradient.
+        trace: what was drawn before, or None if nothing was.
+
+    Example:
+        >>> DivergenceError("chain 1 diverged", chain=1, step=20, largest_gradient=3e9).chain
+        1
+    """
+
+    def __init__(
+        self, message: str, chain: int = -1, step: int = -1, largest_gradient: float = float("nan")
+    ) -> None:
+        super().__init__(message)
+        self.chain, self.step, self.largest_gradient = chain, step, largest_gradient
+        self.trace: object = None
+
+
+class SamplingWarning(UserWarning):
+    """A trace should not be trusted yet; the message says what to do.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("ignore", SamplingWarning)  # if you know better
     """

@@ -18,9 +18,11 @@ from colangevin.ensemble import ShardedEnsemble as ShardedEnsemble
 from colangevin.errors import ColangevinError as ColangevinError
 from colangevin.errors import ConstraintError as ConstraintError
 from colangevin.errors import ConvergenceError as ConvergenceError
+from colangevin.errors import DivergenceError as DivergenceError
 from colangevin.errors import DivergenceWarning as DivergenceWarning
 from colangevin.errors import ProjectionWarning as ProjectionWarning
 from colangevin.errors import ReplicaError as ReplicaError
+from colangevin.errors import SamplingWarning as SamplingWarning
 from colangevin.optimizers import DHSGD as DHSGD
 from colangevin.optimizers import LOL as LOL
 from colangevin.optimizers import SGLD as SGLD
@@ -46,6 +48,10 @@ from colangevin.optimizers import parameter_groups as parameter_groups
 from colangevin.optimizers import partition as partition
 from colangevin.optimizers import penalty as penalty
 from colangevin.optimizers import random_subsets as random_subsets
+from colangevin.sampling import Prediction as Prediction
+from colangevin.sampling import Trace as Trace
+from colangevin.sampling import load_trace as load_trace
+from colangevin.sampling import sample as sample
 
 __all__ = [
     "DHSGD",
@@ -59,6 +65,7 @@ __all__ = [
     "Constraint",
     "ConstraintError",
     "ConvergenceError",
+    "DivergenceError",
     "DivergenceWarning",
     "Ensemble",
     "General",
@@ -66,14 +73,17 @@ __all__ = [
     "LangevinInLayers",
     "Multirate",
     "Orthogonal",
+    "Prediction",
     "ProjectionWarning",
     "Rates",
     "ReplicaError",
+    "SamplingWarning",
     "ShardedEnsemble",
     "Sphere",
     "State",
     "SubsetMultirate",
     "TemperatureScheduler",
+    "Trace",
     "Unconstrained",
     "Violation",
     "annealing",
@@ -87,8 +97,10 @@ __all__ = [
     "input_biases_slow",
     "kinetic_temperature",
     "last_layers_fast",
+    "load_trace",
     "parameter_groups",
     "partition",
     "penalty",
     "random_subsets",
+    "sample",
 ]

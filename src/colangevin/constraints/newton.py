@@ -115,10 +115,13 @@ def oblique(
         point = torch.baddbmm(proposal.unsqueeze(-1), normals.mT, multiplier, alpha=-1.0).squeeze(
             -1
         )
-    raise ConvergenceError(
+    relative = (values(point) / rounding_scale(slopes, point, size)).abs()
+    failure = ConvergenceError(
         f"the projection onto the constraint did not converge in {max_iterations} iterations "
         f"(best residual {progress.best:.3g}); take smaller steps"
     )
+    failure.failed = ~(relative <= progress.accepted).all(dim=1)
+    raise failure
 
 
 def orthogonal(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from colangevin.ensemble import members, saving
 from colangevin.ensemble.evaluating import evaluate
-from colangevin.ensemble.gradients import Gradients, Loss, Penalty
+from colangevin.ensemble.gradients import Found, Gradients, Loss, Penalty
 from colangevin.ensemble.groups import groups_of, total
 from colangevin.ensemble.moving import move
 from colangevin.ensemble.scheduling import MembersOptimizer
@@ -184,14 +184,14 @@ class Ensemble:
 
     # --- training -------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def step(self, loss: Loss, inputs: Tensor, targets: Tensor) -> Tensor:
+    def step(self, loss: Loss, inputs: Tensor, targets: Tensor, *, shared: bool = False) -> Tensor:
         """Make one step of every member.
 
         Args:
             loss: a function of one member's outputs and targets that returns a number.
             inputs: one batch per member, [members, batch, ...].
             targets: likewise.
+            shared: all members have the same batch: inputs and targets are [batch, ...].
 
         Returns:
             The members' losses before the step.
@@ -199,17 +199,46 @@ class Ensemble:
         Raises:
             ConvergenceError: a projection failed; nothing has been changed.
         """
+        found = self.slopes(loss, inputs, targets, shared=shared)
+        self.walk(found)
+        return found.losses.detach()
+
+    @torch.no_grad()
+    def slopes(
+        self,
+        loss: Loss,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        shared: bool = False,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> Found:
+        """Losses and gradients of all members, as ``step`` needs them; nothing moves.
+
+        Args:
+            loss: as in ``step``.
+            inputs: likewise.
+            targets: likewise.
+            shared: likewise.
+            weights: where, if not at the members' own weights: stacked tensors by name.
+        """
         if not self._ready:
             raise ValueError(NOT_READY)
         if self._optimizer is not None:
             self._optimizer.follow()
         count = len(self.active)
         for name, tensor in (("inputs", inputs), ("targets", targets)):
-            if len(tensor) != count:
+            if not shared and len(tensor) != count:
                 raise ValueError(f"{name} has {len(tensor)} batches for {count} members")
         rest = {**self._frozen, **self._buffers} if self._frozen or self._buffers else {}
         batch = inputs.contiguous(), targets.contiguous()  # one memory layout is compiled
-        found = self._gradients(loss, self._learned, rest, *batch, self.steps)
+        # In the members' own order: the functions take lists.
+        where = self._learned if weights is None else {n: weights[n] for n in self._learned}
+        return self._gradients(loss, where, rest, *batch, self.steps, shared)
+
+    @torch.no_grad()
+    def walk(self, found: Found) -> None:
+        """Make one step of every member with the gradients of ``slopes``."""
         works = [
             work
             for group in self._groups
@@ -225,7 +254,6 @@ class Ensemble:
         self._note(total(works).fallbacks)
         if self._optimizer is not None:
             self._optimizer.step()
-        return found.losses.detach()
 
     def _note(self, fallbacks: int) -> None:
         if fallbacks and not self.fallbacks:
@@ -233,7 +261,7 @@ class Ensemble:
                 "the quasi-Newton projection did not converge for some weights and the polar "
                 "factor was used; smaller steps avoid this (Ensemble.fallbacks counts it)",
                 ProjectionWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
         self.fallbacks += fallbacks
 

@@ -78,6 +78,7 @@ class Gradients:
         inputs: Tensor,
         targets: Tensor,
         step: int,
+        shared: bool = False,
     ) -> Found:
         """Losses and gradients of a batch of each member.
 
@@ -85,17 +86,18 @@ class Gradients:
             loss: of one member's outputs and targets.
             learned: the stacked parameters that are trained.
             rest: the stacked other parameters, and buffers.
-            inputs: [members, batch, ...].
+            inputs: [members, batch, ...], or [batch, ...] if all members share them.
             targets: likewise.
             step: how many steps the training has made.
+            shared: whether all members have the same batch.
         """
         tensors = (*learned.values(), *rest.values(), inputs, targets)
         compiling = self._wants_compiling(step)
-        kind = (inputs.shape, inputs.dtype, targets.shape, targets.dtype, compiling)
+        kind = (inputs.shape, inputs.dtype, targets.shape, targets.dtype, compiling, shared)
         if self._last is None or self._last[0] is not loss or self._last[1] != kind:
             # A function that is compiled notices by itself what else has changed in a loss.
             names = (tuple(learned), tuple(rest))
-            self._last = loss, kind, self._function(loss, names, tensors, compiling)
+            self._last = loss, kind, self._function(loss, names, tensors, compiling, shared)
         gradients, buffers, losses = self._call(self._last[2], tensors)
         kept = [name for name in rest if name in self._buffers] if rest else ()
         return Found(
@@ -120,13 +122,14 @@ class Gradients:
         names: tuple[tuple[str, ...], tuple[str, ...]],
         tensors: Sequence[Tensor],
         compiling: bool,
+        shared: bool,
     ) -> Callable[..., Any]:
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in tensors[-2:])
-        key = (_identity(loss), len(tensors[-2]), shapes, compiling)
+        key = (_identity(loss), len(tensors[0]), shapes, compiling, shared)
         if key not in self._functions:
-            made = _vectorised(self._template, loss, self._penalty, names)
+            made = _vectorised(self._template, loss, self._penalty, names, (), shared)
             if compiling:
-                made = self._compiled(loss, names, tensors) or made
+                made = self._compiled(loss, names, tensors, shared) or made
             self._functions[key] = made
             while len(self._functions) > KEPT:
                 self._functions.popitem(last=False)
@@ -138,11 +141,12 @@ class Gradients:
         loss: Loss,
         names: tuple[tuple[str, ...], tuple[str, ...]],
         tensors: Sequence[Tensor],
+        shared: bool,
     ) -> Callable[..., Any] | None:
         """The compiled function; None, announced once, where there is no compiler."""
         model = with_small_products(self._template)
         narrow = narrow_weights(model)
-        eager = _with_own_code(_vectorised(model, loss, self._penalty, names, narrow))
+        eager = _with_own_code(_vectorised(model, loss, self._penalty, names, narrow, shared))
         places = [i for i, name in enumerate(names[0]) if name in narrow]
         try:
             options = _options(model)
@@ -226,6 +230,7 @@ def _vectorised(
     penalty: Penalty | None,
     names: tuple[tuple[str, ...], tuple[str, ...]],
     narrow: Collection[str] = (),
+    shared: bool = False,
 ) -> Callable[..., Any]:
     """The function of flat lists of tensors: a compiled call then has few checks to make.
 
@@ -250,7 +255,8 @@ def _vectorised(
     def everyone(*tensors: Tensor) -> Any:
         count = len(learned)
         given = (tensors[:count], tensors[count:-2], tensors[-2], tensors[-1])
-        return vmap(one, randomness="different")(*given)
+        dim = None if shared else 0
+        return vmap(one, in_dims=(0, 0, dim, dim), randomness="different")(*given)
 
     return everyone
 

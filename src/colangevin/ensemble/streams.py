@@ -22,6 +22,7 @@ class Stream(IntEnum):
     """What numbers are for; weights are drawn from the bare seed, as in a training alone."""
 
     ORDER = 1
+    TEST = 2
 
 
 def mix(x: Tensor) -> Tensor:

@@ -39,11 +39,9 @@ class AdamEnsemble(Ensemble):
         return torch.optim.Adam(list(self._learned.values()), lr=self._rate, foreach=True)
 
     @torch.no_grad()
-    def step(self, loss: Any, inputs: Tensor, targets: Tensor) -> Tensor:
+    def step(self, loss: Any, inputs: Tensor, targets: Tensor, *, shared: bool = False) -> Tensor:
         """Make one step of every member; return the losses before it."""
-        rest = {**self._frozen, **self._buffers}
-        batch = inputs.contiguous(), targets.contiguous()
-        found = self._gradients(loss, self._learned, rest, *batch, self.steps)
+        found = self.slopes(loss, inputs, targets, shared=shared)
         for name, parameter in self._learned.items():
             parameter.grad = found.gradients[name]
         self._adam.step()

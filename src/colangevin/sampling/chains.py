@@ -1,0 +1,290 @@
+"""Chains: the members of an ensemble that sample, and their state as the geometries see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from colangevin.constraints import Constraint, State, Unconstrained
+from colangevin.constraints.base import rows_of
+from colangevin.ensemble import Ensemble
+from colangevin.ensemble.gradients import Found
+from colangevin.ensemble.groups import MemberGroup, finite
+from colangevin.errors import ConvergenceError, DivergenceError
+from colangevin.integrators.recipe import direction
+from colangevin.optimizers import CoLA, parameter_groups
+from colangevin.optimizers.batches import MOMENTUM, SLACK_MOMENTUM, Batch
+from colangevin.optimizers.step import degrees_of_freedom
+from colangevin.sampling.targets import Target
+
+Weights = dict[str, Tensor]
+Step = Callable[[Found], None]
+
+
+class Dynamics(NamedTuple):
+    """How the chains move.
+
+    Attributes:
+        step_size: h.
+        friction: γ.
+        scheme: the word.
+        temperatures: τ of each chain.
+        precision: of the Gaussian prior of free weights in units of the loss, its weight decay.
+        compile: as in ``Ensemble``.
+    """
+
+    step_size: float
+    friction: float
+    scheme: str
+    temperatures: Sequence[float]
+    precision: float
+    compile: bool | None = None
+
+
+class Part(NamedTuple):
+    """A parameter of all chains, or several under a joint constraint.
+
+    Attributes:
+        batch: where it lies.
+        decay: its weight decay.
+    """
+
+    batch: Batch
+    decay: float
+
+
+class Chains:
+    """The chains of a sampling.
+
+    Args:
+        target: what they sample.
+        rules: the constraints by pattern.
+        seeds: one per chain.
+        dynamics: how they move.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        rules: Mapping[Any, Constraint | None],
+        seeds: Sequence[int],
+        dynamics: Dynamics,
+    ) -> None:
+        self.target, self.dynamics = target, dynamics
+
+        def method(module: nn.Module) -> CoLA:
+            groups = parameter_groups(module, rules)
+            for group in groups:
+                free = isinstance(group.get("constraint") or Unconstrained(), Unconstrained)
+                group["weight_decay"] = dynamics.precision if free else 0.0
+            return CoLA(
+                groups,
+                step_size=dynamics.step_size,
+                friction=dynamics.friction,
+                temperature=dynamics.temperatures[0],
+                scheme=dynamics.scheme,
+            )
+
+        # The seed is an argument of the factory: a chain's start is its own.
+        factory = lambda seed: target.factory(seed)  # noqa: E731
+        self.ensemble = Ensemble(factory, seeds, method=method, compile=dynamics.compile)
+        self.temperatures = torch.tensor(dynamics.temperatures, dtype=torch.float64)
+        self.ensemble.set(temperature=list(dynamics.temperatures))
+        self.step_size = dynamics.step_size
+        self._last: Found | None = None
+        self._next: Found | None = None
+
+    # --- what they are ------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.ensemble)
+
+    @property
+    def seeds(self) -> list[int]:
+        """One per chain."""
+        return self.ensemble.seeds
+
+    @property
+    def steps(self) -> int:
+        """Steps made."""
+        return self.ensemble.steps
+
+    @property
+    def weights(self) -> Weights:
+        """The stacked parameters that are sampled, [chains, ...]: those of the engine."""
+        return self.ensemble._learned
+
+    @property
+    def groups(self) -> list[MemberGroup]:
+        """The parameter groups."""
+        return self.ensemble._groups
+
+    @property
+    def has_momentum(self) -> bool:
+        """Whether there are momenta: all but Euler–Maruyama's step have them."""
+        return all(group.momentum for group in self.groups)
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of one chain, less the constraints."""
+        return degrees_of_freedom([batch for group in self.groups for batch in group.batches])
+
+    def parts(self) -> list[Part]:
+        """The parameters one by one, as batches for one reading."""
+        found = []
+        for group in self.groups:
+            decay = float(group.options[0]["weight_decay"])
+            for batch in group.batches:
+                rows = [[i] for i in range(len(batch.parameters))]
+                if batch.constraint.joint:
+                    rows = [list(range(len(batch.parameters)))]
+                found += [Part(batch.part(own), decay) for own in rows]
+        return found
+
+    def states(self, parts: Sequence[Part], momentum: bool) -> list[State]:
+        """Copies of the states of the parts."""
+        read = [part.batch.read(self.ensemble._state, momentum) for part in parts]
+        return [state.map(torch.clone) for state in read]
+
+    # --- losses and gradients -----------------------------------------------------------------
+
+    def slopes(self, weights: Weights | None = None) -> Found:
+        """Losses and gradients on the batch of the present step."""
+        target = self.target
+        inputs, targets, shared = target.source.at(self.steps)
+        return self.ensemble.slopes(target.loss, inputs, targets, shared=shared, weights=weights)
+
+    def peek(self) -> Found:
+        """The losses and gradients that the next step takes."""
+        if self._next is None:
+            self._next = self.slopes()
+        return self._next
+
+    def energies(
+        self, parts: Sequence[Part], states: Sequence[State]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """U of each chain, the prior included, and the gradients of the parts."""
+        found = self.slopes(weights_of(parts, states))
+        total = found.losses.detach().double() + self.prior(parts, states)
+        forces = []
+        for (batch, decay), state in zip(parts, states, strict=True):
+            slope = batch.gather([finite(found.gradients[name]) for name in batch.names])
+            forces.append(direction(slope, state.position, decay))
+        return total, forces
+
+    def prior(self, parts: Sequence[Part], states: Sequence[State]) -> Tensor:
+        """The weight decay's share of U, of each chain."""
+        total = torch.zeros(len(self), dtype=torch.float64)
+        for (batch, decay), state in zip(parts, states, strict=True):
+            if decay:
+                squares = batch.per_member(rows_of(state.position.square()))
+                total = total + squares.double() * (decay / 2)
+        return total
+
+    def kinetic(self, parts: Sequence[Part], states: Sequence[State]) -> Tensor:
+        """½|v|² of each chain, in the units of the engine: times h² it is the energy."""
+        terms = [
+            part.batch.per_member(part.batch.constraint.kinetic_terms(state)).double()
+            for part, state in zip(parts, states, strict=True)
+        ]
+        return torch.stack(terms).sum(dim=0)
+
+    @torch.no_grad()
+    def kinetic_temperatures(self) -> Tensor:
+        """pᵀp/N of each chain (3.38); NaN without momenta."""
+        if not self.has_momentum:
+            return torch.full((len(self),), torch.nan, dtype=torch.float64)
+        parts = self.parts()
+        energy = self.kinetic(parts, self.states(parts, momentum=True))
+        return energy * (2.0 * self.step_size**2 / self.freedom)
+
+    # --- moving -------------------------------------------------------------------------------
+
+    def step(self) -> Tensor:
+        """One step of every chain; the losses before it.
+
+        Raises:
+            DivergenceError: naming the chain; nothing has been changed.
+        """
+        found, self._next = self.peek(), None
+        self.watch(found)
+        try:
+            self.ensemble.walk(found)
+        except ConvergenceError as error:
+            raise DivergenceError(
+                f"a projection failed at step {self.steps}: {error}; take a smaller step_size than "
+                f"{self.step_size:.3g}, or leave it to the tuner (step_size=None)",
+                step=self.steps,
+                largest_gradient=largest(found.gradients),
+            ) from error
+        return found.losses.detach()
+
+    def watch(self, found: Found) -> None:
+        """Keep the gradients for a report, or make one if a loss is no longer finite.
+
+        Raises:
+            DivergenceError: naming the chain, the step and the largest gradient.
+        """
+        good = found.losses.isfinite()
+        if bool(good.all()):
+            self._last = found
+            return
+        chain = int((~good).nonzero()[0])
+        size = float("nan") if self._last is None else largest(self._last.gradients, chain)
+        raise DivergenceError(
+            f"chain {chain} (seed {self.seeds[chain]}) diverged at step {self.steps}: its loss is "
+            f"{float(found.losses[chain])}, the largest entry of its last finite gradient was "
+            f"{size:.3g}. Take a smaller step_size than {self.step_size:.3g} or leave it to the "
+            "tuner (step_size=None), or give a prior",
+            chain,
+            self.steps,
+            size,
+        )
+
+    def set_temperature(self, factor: float) -> None:
+        """Set every chain's temperature to its own times a factor."""
+        self.ensemble.set(temperature=[float(t) * factor for t in self.temperatures])
+
+    def set_step_size(self, step_size: float) -> None:
+        """Change h and keep the physical momenta: those of the engine are v = −p/h."""
+        ratio = self.step_size / step_size
+        self.ensemble.set(step_size=step_size, friction=self.dynamics.friction)
+        for entry in self.ensemble._state.values():
+            for key in (MOMENTUM, SLACK_MOMENTUM):
+                if key in entry:
+                    entry[key].mul_(ratio)
+        self.step_size = step_size
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that is needed to go on exactly."""
+        return {"ensemble": self.ensemble.state_dict(), "step_size": self.step_size}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state_dict`` was taken."""
+        self._next = None
+        self.ensemble.load_state_dict(state["ensemble"])
+        self.step_size = float(state["step_size"])
+
+
+def weights_of(parts: Sequence[Part], states: Sequence[State]) -> Weights:
+    """The positions by the parameters' names."""
+    found: Weights = {}
+    for part, state in zip(parts, states, strict=True):
+        found.update(zip(part.batch.names, part.batch.scatter(state.position), strict=True))
+    return found
+
+
+def largest(gradients: Mapping[str, Tensor], chain: int | None = None) -> float:
+    """The largest entry of the gradients, of one chain or of all.
+
+    Example:
+        >>> largest({"w": torch.tensor([[1.0], [-3.0]])}, 1)
+        3.0
+    """
+    chosen = [g if chain is None else g[chain] for g in gradients.values()]
+    return max(float(g.detach().abs().max()) for g in chosen if g.numel())

@@ -1,0 +1,146 @@
+"""Have the chains converged? R-hat, effective sample sizes and autocorrelation times.
+
+R-hat and the effective sample size follow Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021):
+chains split in two, values replaced by normal scores of their ranks. All functions take
+[chains, draws, ...] and return one number per remaining entry.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def _columns(samples: Tensor) -> Tensor:
+    """[chains, draws, ...] as float64 [columns, chains, draws].
+
+    Raises:
+        ValueError: if there are too few draws.
+    """
+    if samples.dim() < 2 or samples.shape[1] < 4:
+        raise ValueError(
+            f"samples must be [chains, draws, ...] with at least 4 draws, got shape "
+            f"{tuple(samples.shape)}"
+        )
+    return samples.detach().double().reshape(*samples.shape[:2], -1).movedim(2, 0)
+
+
+def _split(columns: Tensor) -> Tensor:
+    half = columns.shape[2] // 2
+    return torch.cat([columns[:, :, :half], columns[:, :, -half:]], dim=1)
+
+
+def _scores(columns: Tensor) -> Tensor:
+    """Normal scores of the ranks among all chains; ties share their rank."""
+    flat = columns.flatten(1).contiguous()
+    ordered = flat.sort(dim=1).values
+    below = torch.searchsorted(ordered, flat)
+    upto = torch.searchsorted(ordered, flat, right=True)
+    rank = (below + upto + 1).double() / 2.0
+    return torch.special.ndtri((rank - 0.375) / (flat.shape[1] + 0.25)).view(columns.shape)
+
+
+def _plain_rhat(columns: Tensor) -> Tensor:
+    draws = columns.shape[2]
+    within = columns.var(dim=2).mean(dim=1)
+    between = columns.mean(dim=2).var(dim=1) * draws
+    return ((between / within + draws - 1) / draws).sqrt()
+
+
+def rhat(samples: Tensor) -> Tensor:
+    """The rank-normalised split R-hat: the larger of that of the values and of their spread.
+
+    1 means that the chains agree; above 1.05 they should run longer.
+
+    Example:
+        >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+        <torch...
+        >>> bool(rhat(torch.randn(4, 500)) < 1.02), bool(rhat(torch.randn(4, 500).cumsum(1)) > 1.2)
+        (True, True)
+    """
+    columns = _split(_columns(samples))
+    median = columns.flatten(1).quantile(0.5, dim=1).view(-1, 1, 1)
+    folded = (columns - median).abs()
+    found = torch.maximum(_plain_rhat(_scores(columns)), _plain_rhat(_scores(folded)))
+    constant = (columns == columns[:, :1, :1]).flatten(1).all(dim=1)
+    return torch.where(constant, torch.nan, found).view(samples.shape[2:])
+
+
+def autocovariance(columns: Tensor) -> Tensor:
+    """Of each chain, by Fourier transforms: [..., draws] to [..., draws]."""
+    draws = columns.shape[-1]
+    centred = columns - columns.mean(dim=-1, keepdim=True)
+    size = 2 ** math.ceil(math.log2(2 * draws))
+    power = torch.fft.rfft(centred, n=size).abs().square()
+    return torch.fft.irfft(power, n=size)[..., :draws] / draws
+
+
+def _effective(columns: Tensor) -> Tensor:
+    """The effective sample size of [columns, chains, draws], by Geyer's monotone sequence."""
+    count, chains, draws = columns.shape
+    covariance = autocovariance(columns).mean(dim=1)
+    variance = covariance[:, 0] * draws / (draws - 1.0)
+    total = covariance[:, 0].clone()
+    if chains > 1:
+        total += columns.mean(dim=2).var(dim=1)
+    rho = 1.0 - (variance.unsqueeze(1) - covariance) / total.unsqueeze(1)
+    rho[:, 0] = 1.0
+    pairs = rho[:, : draws // 2 * 2].unflatten(1, (-1, 2))
+    sums = pairs.sum(dim=2)
+    ends = (sums <= 0.0).cumsum(dim=1) > 0
+    ends[:, max(1, (draws - 2) // 2) :] = True
+    stop = ends.double().argmax(dim=1)
+    sums = torch.where(ends, 0.0, sums.cummin(dim=1).values)
+    rest = pairs[torch.arange(count), stop, 0].clamp_min(0.0)
+    time = -1.0 + 2.0 * sums.sum(dim=1) + rest
+    size = chains * draws
+    return size / time.clamp_min(1.0 / math.log10(size))
+
+
+def ess(samples: Tensor, ranked: bool = True) -> Tensor:
+    """The effective number of independent draws (1.68), over all chains.
+
+    Args:
+        samples: [chains, draws, ...].
+        ranked: of the normal scores of the ranks ("bulk"), which exists for every law; else of
+            the values themselves, as the error of their mean needs it.
+
+    Example:
+        >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+        <torch...
+        >>> bool(ess(torch.randn(4, 500)) > 1500)
+        True
+    """
+    columns = _split(_columns(samples))
+    found = _effective(_scores(columns) if ranked else columns)
+    return found.view(samples.shape[2:])
+
+
+def autocorrelation(samples: Tensor, lags: int = 50) -> Tensor:
+    """ρ_s of each chain for the lags s from 0 on: [chains, lags, ...]."""
+    columns = _columns(samples)
+    covariance = autocovariance(columns)[:, :, :lags]
+    rho = covariance / covariance[:, :, :1].clamp_min(torch.finfo(torch.float64).tiny)
+    return rho.movedim(0, 2).reshape(samples.shape[0], rho.shape[2], *samples.shape[2:])
+
+
+def autocorrelation_time(samples: Tensor) -> Tensor:
+    """T = 1 + 2 Σ ρ_s in draws (1.67), so that the effective sample size is N/T (1.68).
+
+    The sum ends where the estimates are noise (Geyer).
+
+    Example:
+        >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+        <torch...
+        >>> bool(autocorrelation_time(torch.randn(4, 1000)) < 1.3)
+        True
+    """
+    return samples.shape[0] * samples.shape[1] / ess(samples, ranked=False)
+
+
+def mcse(samples: Tensor) -> Tensor:
+    """The Monte Carlo standard error of the mean over all chains and draws."""
+    deviation = samples.detach().double().flatten(0, 1).std(dim=0)
+    return deviation / ess(samples, ranked=False).sqrt()

@@ -1,0 +1,141 @@
+"""Plans: the arguments of a sampling, read and checked before anything is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from colangevin import checks
+from colangevin.integrators.scheme import parse
+from colangevin.optimizers.noise import check_seed
+from colangevin.random import key_of
+
+Observable: TypeAlias = "Callable[[dict[str, Tensor]], Tensor]"
+Factor: TypeAlias = "float | Sequence[float]"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The arguments of ``sample`` that are numbers, checked."""
+
+    chains: int
+    warmup: int
+    draws: int
+    thin: int
+    temperature: Factor | None
+    temperature_factor: Factor
+    step_size: float | None
+    friction: float
+    scheme: str
+    adjust: bool
+    seed: int
+    prior: float | None
+    tolerance: float
+    jitter: float
+    memory: float
+
+    def __post_init__(self) -> None:
+        for name, least in (("chains", 1), ("warmup", 0), ("draws", 1), ("thin", 1)):
+            checks.count(name, getattr(self, name), least=least)
+        if self.step_size is not None:
+            checks.positive("step_size", self.step_size)
+        elif self.warmup < 40:
+            raise ValueError(
+                f"the tuner needs a warmup of at least 40 steps, got {self.warmup}; or give "
+                "step_size"
+            )
+        checks.non_negative("friction", self.friction, infinite=True)
+        if parse(self.scheme).adaptive:
+            raise ValueError(f"scheme must be a word over A, B and O, got {self.scheme!r}")
+        if not isinstance(self.adjust, bool):
+            raise TypeError(f"adjust must be True or False, got {self.adjust!r}")
+        if self.adjust and self.scheme != "BAOAB":
+            raise ValueError(
+                "adjust=True has a step of its own, O and then B/2, A, B/2 with a test; leave "
+                f"scheme as it is, got {self.scheme!r}"
+            )
+        check_seed(self.seed)
+        if self.prior is not None:
+            checks.positive("prior", self.prior)
+        checks.positive("tolerance", self.tolerance)
+        checks.non_negative("jitter", self.jitter)
+        checks.positive("memory", self.memory)
+
+    @property
+    def seeds(self) -> list[int]:
+        """One per chain, none of which another seed shares."""
+        return [key_of(self.seed, chain) >> 2 for chain in range(self.chains)]
+
+    def temperatures(self, unit: float | None) -> list[float]:
+        """τ of each chain.
+
+        Args:
+            unit: that of the Bayes posterior; None if the loss does not tell.
+
+        Raises:
+            ValueError: naming what is wrong.
+        """
+        if self.temperature is None and unit is None:
+            raise ValueError(
+                "temperature cannot be chosen: the loss is neither a mean nor a sum over the "
+                "data. Give temperature=τ, where the density is exp(−loss/τ)"
+            )
+        base = unit if self.temperature is None else self.temperature
+        found = [
+            one * factor
+            for one, factor in zip(
+                self._column("temperature", base),
+                self._column("temperature_factor", self.temperature_factor),
+                strict=True,
+            )
+        ]
+        for value in found:
+            checks.positive("temperature", value)
+        return found
+
+    def _column(self, name: str, value: Any) -> list[float]:
+        several = isinstance(value, (list, tuple)) or (isinstance(value, Tensor) and value.dim())
+        column = [float(v) for v in value] if several else [checks.number(name, value)]
+        if several and len(column) != self.chains:
+            raise ValueError(f"{name} has {len(column)} values for {self.chains} chains")
+        return column if several else column * self.chains
+
+    def precision(self, unit: float | None) -> float:
+        """The weight decay of a Gaussian prior N(0, prior²): the Bayes τ over its variance.
+
+        Raises:
+            ValueError: if the loss does not tell the Bayes τ.
+        """
+        if self.prior is None:
+            return 0.0
+        if unit is None:
+            raise ValueError("prior needs a loss that is a mean or a sum over the data")
+        return unit / float(self.prior) ** 2
+
+    def plain(self) -> dict[str, Any]:
+        """What determines the draws, as values of JSON; more draws may be added later."""
+        skip = ("draws", "memory", "temperature", "temperature_factor")
+        found = {k: v for k, v in vars(self).items() if k not in skip}
+        return {k: str(v) if v == math.inf else v for k, v in found.items()}
+
+
+def check_observables(observables: Any, parameters: Sequence[str]) -> dict[str, Observable]:
+    """Read the observables.
+
+    Raises:
+        ValueError, TypeError: for names that are taken, and what is no function.
+    """
+    if observables is None:
+        return {}
+    if not isinstance(observables, Mapping):
+        raise TypeError(f"observables must be functions by name, got {type(observables).__name__}")
+    for name, function in observables.items():
+        if not isinstance(name, str) or not callable(function):
+            raise TypeError(f"observables must be functions by name, got {name!r}: {function!r}")
+        if name in parameters:
+            raise ValueError(f"the observable {name!r} has the name of a parameter")
+    return dict(observables)

@@ -1,0 +1,130 @@
+"""Readings of the chains: energy errors, and temperatures of momenta and positions.
+
+The configurational temperature holds on every manifold: E|∇_M U|² = τ E Δ_M U, with the tangential
+gradient and the Laplace–Beltrami operator. The latter is the mean of the second derivatives of U
+along geodesics γ with standard normal velocities, here a difference of ⟨∇U, γ'⟩ on either side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from colangevin.constraints import State
+from colangevin.integrators.dynamics import DriftBy, advance
+from colangevin.sampling.chains import Chains, Part
+from colangevin.sampling.moves import FRESH, Phase, fresh_momenta, noise, verlet
+
+NEAR = 0.3
+"""Of a thermal step h√τ: how far the Laplacian's two points lie from the middle."""
+
+
+def start_of(chains: Chains, parts: Sequence[Part]) -> Phase:
+    """Where the chains are, without momenta."""
+    states = chains.states(parts, momentum=False)
+    return Phase(states, *chains.energies(parts, states))
+
+
+@torch.no_grad()
+def energy_errors(chains: Chains, step_size: float, readings: int = 1) -> Tensor:
+    """ΔH/τ of Verlet steps from fresh momenta at the present positions: [readings, chains].
+
+    It is infinite where a step fails.
+    """
+    parts = chains.parts()
+    start = start_of(chains, parts)
+    found = []
+    for number in range(readings):
+        states = fresh_momenta(chains, parts, start.states, step_size, 64 * number)
+        moved = verlet(chains, parts, start._replace(states=states), step_size)
+        scaled = moved.change / chains.temperatures
+        found.append(torch.where(moved.good, scaled, math.inf))
+    return torch.stack(found)
+
+
+class Configurational(NamedTuple):
+    """One reading of each chain.
+
+    Attributes:
+        square: |∇_M U|².
+        laplacian: Δ_M U, estimated.
+    """
+
+    square: Tensor
+    laplacian: Tensor
+
+
+@torch.no_grad()
+def configurational(chains: Chains) -> Configurational:
+    """Both sides of E|∇_M U|² = τ E Δ_M U, for each chain."""
+    parts = chains.parts()
+    start = start_of(chains, parts)
+    square = torch.zeros(len(chains), dtype=torch.float64)
+    moving = []
+    for part, state, force in zip(parts, start.states, start.forces, strict=True):
+        geometry = part.batch.constraint
+        slope = geometry.impulse(state, force, 1.0, 0.0, None)
+        along = state._replace(momentum=slope.main, slack_momentum=slope.slack)
+        square += 2.0 * part.batch.per_member(geometry.kinetic_terms(along)).double()
+        draw = noise(chains, part, FRESH + 32)
+        moving.append(geometry.sample_momentum(state, 1.0, draw))
+    reach = NEAR * chains.step_size * math.sqrt(float(chains.temperatures.min()))
+    ends = [_slope_along(chains, parts, moving, side * reach) for side in (1.0, -1.0)]
+    return Configurational(square, (ends[0] - ends[1]) / (2.0 * reach))
+
+
+def _slope_along(
+    chains: Chains, parts: Sequence[Part], states: Sequence[State], reach: float
+) -> Tensor:
+    """⟨∇U, γ'⟩ of each chain at the end of its geodesic."""
+    ends = [
+        advance(part.batch.constraint, state, state.position, [DriftBy(reach)], None)
+        for part, state in zip(parts, states, strict=True)
+    ]
+    _, forces = chains.energies(parts, ends)
+    total = torch.zeros(len(chains), dtype=torch.float64)
+    for part, end, force in zip(parts, ends, forces, strict=True):
+        product = force * part.batch.constraint.ambient_momentum(end)
+        total += part.batch.per_member(product.flatten(1).sum(dim=1)).double()
+    return total
+
+
+class Ratio(NamedTuple):
+    """A temperature over τ, with its standard error."""
+
+    value: float
+    error: float
+
+    def is_off(self, tolerance: float) -> bool:
+        """Whether it differs from 1 by more than the tolerance, beyond its scatter."""
+        return not abs(self.value - 1.0) - 2.0 * self.error <= tolerance
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ± {self.error:.3f}"
+
+
+def ratio(above: Tensor, below: Tensor, parts: int = 5) -> Ratio:
+    """Σ above / Σ below over readings and chains, with the scatter of chains and stretches.
+
+    Args:
+        above: [readings, chains].
+        below: likewise.
+        parts: stretches of a chain that count as independent.
+
+    Example:
+        >>> ratio(torch.ones(10, 4), 2 * torch.ones(10, 4))
+        Ratio(value=0.5, error=0.0)
+    """
+    value = float(above.sum() / below.sum())
+    share = max(1, len(above) // parts)
+    count = len(above) // share
+    tops = above[: count * share].unflatten(0, (count, share)).sum(dim=1).flatten()
+    bottoms = below[: count * share].unflatten(0, (count, share)).sum(dim=1).flatten()
+    if len(tops) < 2:
+        return Ratio(value, math.inf)
+    spread = (tops - value * bottoms) / bottoms.mean()
+    return Ratio(value, float(spread.std() / math.sqrt(len(spread))))

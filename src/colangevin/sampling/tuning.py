@@ -1,0 +1,267 @@
+"""The warm-up, and the step size that it finds.
+
+Two questions. Is the energy error of a step small? It is read from Verlet steps at the positions
+where the chains are, so it has an answer from the beginning. Do momenta and positions have the
+temperature τ? That can be asked once the chains have settled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colangevin.errors import DivergenceError
+from colangevin.sampling.chains import Chains
+from colangevin.sampling.moves import refresh
+from colangevin.sampling.readings import Ratio, configurational, energy_errors, ratio
+
+ADJUSTED = 0.25
+"""Largest energy error of a step with a test, in τ: nine of ten are accepted then."""
+ATTEMPTS = 40
+LOWER = 0.7
+"""Factor of a step size that has been found too large."""
+ROUNDS = 4
+FAR = 10.0
+"""Tolerances that a step within its bound does not exceed."""
+
+
+@dataclass
+class Tuning:
+    """The step size of a sampling, and why.
+
+    Attributes:
+        step_size: h.
+        chosen_by: "user" or "tuner".
+        reason: in words.
+        warmup: steps that the warm-up took.
+        energy_error: root mean square of ΔH/τ per step and √(degree of freedom).
+        kinetic: temperature of the momenta over τ, if it was read.
+        configurational: temperature of the positions over τ, if it was read.
+        tried: every step size that was used, with the reason for the change.
+        settled: whether the temperatures agreed with τ in the end, as far as they were read.
+    """
+
+    step_size: float
+    chosen_by: str = "user"
+    reason: str = "given by the user"
+    warmup: int = 0
+    energy_error: float = math.nan
+    kinetic: Ratio | None = None
+    configurational: Ratio | None = None
+    tried: list[tuple[float, str]] = field(default_factory=list)
+    settled: bool = True
+
+    def __str__(self) -> str:
+        return f"step_size={self.step_size:.4g}: {self.reason}"
+
+    def plain(self) -> dict[str, Any]:
+        """As values of JSON."""
+        found = dict(vars(self))
+        for name in ("kinetic", "configurational"):
+            found[name] = None if found[name] is None else list(found[name])
+        return found
+
+    @classmethod
+    def read(cls, values: dict[str, Any]) -> Tuning:
+        """Undo ``plain``."""
+        made = dict(values)
+        for name in ("kinetic", "configurational"):
+            made[name] = None if made[name] is None else Ratio(*made[name])
+        made["tried"] = [tuple(row) for row in made["tried"]]
+        return cls(**made)
+
+
+class WarmUp:
+    """Brings chains to where they sample, and finds the step size if none is given.
+
+    Args:
+        chains: which.
+        step: makes one step of all chains.
+        settle: called after the engine's state was written, so that ``step`` reads it.
+        adjust: whether steps are tested: then the energy error is what counts.
+        tolerance: of the temperatures, relative.
+        report: called with the number of steps made.
+    """
+
+    def __init__(
+        self,
+        chains: Chains,
+        step: Callable[[], Tensor],
+        settle: Callable[[], None],
+        adjust: bool,
+        tolerance: float,
+        report: Callable[[int], None],
+    ) -> None:
+        self.chains, self._step, self._settle = chains, step, settle
+        self._adjust, self._tolerance, self._report = adjust, tolerance, report
+        self._bound = ADJUSTED if adjust else tolerance / 2.0
+        self._scale = 1.0 if adjust else math.sqrt(chains.freedom)
+        self.tuning = Tuning(chains.step_size)
+
+    # --- with a step size of the user ---------------------------------------------------------
+
+    def plain(self, steps: int) -> Tuning:
+        """Make the steps, and no more."""
+        for _ in range(steps):
+            self._step()
+            self._report(1)
+        self.tuning.warmup = steps
+        return self.tuning
+
+    # --- without ------------------------------------------------------------------------------
+
+    def tuned(self, steps: int) -> Tuning:
+        """Find a step size in the warm-up.
+
+        The first half follows the energy error, the next quarter averages it, the last quarter
+        compares the temperatures, and is repeated with smaller steps while they are off.
+        """
+        self.tuning.chosen_by = "tuner"
+        self._search()
+        refresh(self.chains)
+        self._settle()
+        window = max(1, steps // 40)
+        for _ in range(20):
+            self._advance(window)
+            self._follow(1, 0.5)
+        found = []
+        for _ in range(10):
+            self._advance(window)
+            found.append(self._errors(1))
+        self._settle_on(self._rms(torch.cat(found)))
+        if self._adjust:
+            self._advance(10 * window)
+            self._explain()
+            return self.tuning
+        self._compare(10 * window)
+        self._explain()
+        return self.tuning
+
+    def _errors(self, readings: int, step_size: float | None = None) -> Tensor:
+        h = self._verlet_step if step_size is None else step_size
+        return energy_errors(self.chains, h, readings)
+
+    @property
+    def _verlet_step(self) -> float:
+        """h of a Verlet step of the same reach: Euler–Maruyama's h is half its square."""
+        h = self.chains.step_size
+        return h if self.chains.has_momentum else math.sqrt(2.0 * h)
+
+    def _rms(self, errors: Tensor) -> float:
+        return float(errors.square().mean().sqrt()) / self._scale
+
+    def _set(self, verlet_step: float, why: str) -> None:
+        h = verlet_step if self.chains.has_momentum else verlet_step**2 / 2.0
+        self.chains.set_step_size(h)
+        self._settle()
+        self.tuning.tried.append((h, why))
+
+    def _search(self) -> None:
+        """The largest step whose energy error is within its bound at the start."""
+        h, best = self._verlet_step, 0.0
+        for _ in range(ATTEMPTS):
+            error = self._rms(self._errors(2, h))
+            factor = (self._bound / max(error, 1e-12)) ** (1 / 3) if math.isfinite(error) else 0.1
+            if error <= self._bound:
+                best = max(best, h)
+            if best and 0.8 <= factor <= 1.6:
+                break
+            h *= min(max(0.9 * factor, 0.1), 3.0)
+        if not best:
+            raise DivergenceError(
+                "no step size was found: even the smallest that was tried, "
+                f"{h:.3g}, has an energy error of {error:.3g} τ per step; is the loss finite and "
+                "differentiable around the start?"
+            )
+        self._set(best, "energy error at the start")
+
+    def _follow(self, readings: int, gain: float) -> None:
+        error = self._rms(self._errors(readings))
+        if not math.isfinite(error):
+            self._set(self._verlet_step / 2.0, "a step failed")
+            return
+        factor = (self._bound / max(error, 1e-12)) ** (gain / 3)
+        self._set(self._verlet_step * min(max(factor, 0.5), 1.5), "energy error")
+
+    def _settle_on(self, error: float) -> None:
+        factor = (self._bound / max(error, 1e-12)) ** (1 / 3) if math.isfinite(error) else 0.5
+        self._set(self._verlet_step * min(max(factor, 0.5), 1.5), "averaged energy error")
+
+    def _advance(self, steps: int) -> None:
+        """Make steps; if a chain diverges, go back and take half the step size."""
+        for _ in range(ATTEMPTS):
+            before = self.chains.state_dict()
+            try:
+                for _ in range(steps):
+                    self._step()
+            except DivergenceError as error:
+                last = error
+                self.chains.load_state_dict(before)
+                self._set(self._verlet_step / 2.0, "a chain diverged")
+                continue
+            self._report(steps)
+            self.tuning.warmup += steps
+            return
+        raise last
+
+    # --- temperatures -------------------------------------------------------------------------
+
+    def _compare(self, steps: int) -> None:
+        """Lower the step until the temperatures agree.
+
+        With all data a step within its bound cannot put them far off: chains that have not
+        settled do. Then a smaller step would only delay them.
+        """
+        whole = self.chains.target.source.whole
+        for attempt in range(ROUNDS):
+            self._read(steps)
+            found = [r for r in (self.tuning.kinetic, self.tuning.configurational) if r is not None]
+            off = [r for r in found if r.is_off(self._tolerance)]
+            if whole and any(abs(r.value - 1.0) > FAR * self._tolerance for r in off):
+                self.tuning.settled = False
+                return
+            if not off or attempt == ROUNDS - 1:
+                self.tuning.settled = not off
+                return
+            self._set(self._verlet_step * LOWER, "temperatures off")
+
+    def _read(self, steps: int) -> None:
+        kinetic, squares, laplacians = [], [], []
+        every = max(1, steps // 40)
+        whole = self.chains.target.source.whole
+        for _ in range(0, steps, every):
+            self._advance(every)
+            kinetic.append(self.chains.kinetic_temperatures())
+            if whole:
+                reading = configurational(self.chains)
+                squares.append(reading.square)
+                laplacians.append(reading.laplacian)
+        taus = self.chains.temperatures
+        if self.chains.has_momentum:
+            found = torch.stack(kinetic)
+            self.tuning.kinetic = ratio(found / taus, torch.ones_like(found))
+        if whole:
+            scaled = torch.stack(laplacians) * taus
+            self.tuning.configurational = ratio(torch.stack(squares), scaled)
+
+    def _explain(self) -> None:
+        tuning = self.tuning
+        tuning.step_size = self.chains.step_size
+        tuning.energy_error = self._rms(self._errors(4))
+        words = [f"energy error per step {tuning.energy_error:.3g} τ"]
+        words[0] += " per √(degree of freedom)" if not self._adjust else ""
+        words[0] += f" (bound {self._bound:.3g})"
+        for name, found in (
+            ("kinetic", tuning.kinetic),
+            ("configurational", tuning.configurational),
+        ):
+            if found is not None:
+                words.append(f"{name} temperature {found} τ")
+        if not tuning.settled:
+            words.append("the chains have not settled: raise warmup")
+        tuning.reason = "; ".join(words)

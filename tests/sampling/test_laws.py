@@ -137,7 +137,7 @@ def test_a_torus_through_a_general_constraint(adjust: bool) -> None:
     trace = run(
         point(0.0, 1.5, 0.0),
         lambda own: -own["q"][0] + 0.5 * own["q"][2],
-        {"q": cl.General(torus)},
+        {"q": cl.General(torus, max_iterations=10, tolerance=1e-9)},
         chains=130,
         step_size=0.25 if adjust else 0.2,
         adjust=adjust,

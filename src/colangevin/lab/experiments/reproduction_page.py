@@ -27,10 +27,10 @@ An ordering is *reproduced* if one method is better by more than two standard er
 paper's. Methods are compared run by run: runs of the same seed share data, first weights and
 batches, as far as the methods allow.
 
-A number is *reproduced* if (a) it is within two combined standard deviations, √(ours² + theirs²), of
-the paper's, and (b) the methods come in the same order. If the paper gives no standard deviation, we
-use ours. Curvatures must agree within a factor of 1.25. If only (b) holds, the number is
-*reproduced in ordering only*.
+A number is *reproduced* if (a) it is within two combined standard deviations, √(ours² + theirs²),
+of the paper's, and (b) the methods come in the same order. If the paper gives no standard
+deviation, we use ours. Curvatures must agree within a factor of 1.25. If only (b) holds, the number
+is *reproduced in ordering only*.
 """
 
 NEW_NOISE = "2026-11-17"

@@ -1,6 +1,7 @@
 """``cl.sample`` as people use it: defaults, bad input, divergence, warnings, data of all kinds."""
 
 import math
+import sys
 import warnings
 
 import pytest
@@ -175,8 +176,36 @@ def test_a_cyclical_temperature() -> None:
     assert float(cold["q"].abs().max()) < 0.05 < 0.5 < float(hot["q"][:, 10:30].std())
 
 
+def test_the_warm_up_comes_down_from_a_start_far_above_the_posterior() -> None:
+    """A narrow posterior: the start has thousands of τ more energy than the chains have there."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(100, 3, generator=generator)
+    truth = torch.tensor([[1.0], [2.0], [-1.0]])
+    targets = inputs @ truth + 0.1 * torch.randn(100, 1, generator=generator)
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - targets).square().mean() / (2 * 0.1**2)
+
+    trace = cl.sample(lambda: nn.Linear(3, 1, bias=False), loss, (inputs, targets), draws=600)
+    assert trace.tuning.settled
+    exact = (torch.linalg.inv(inputs.T @ inputs) * 0.1**2).diagonal().sqrt()
+    torch.testing.assert_close(trace["weight"][..., 0, :].std(dim=(0, 1)), exact, rtol=0.2, atol=0)
+
+
 @quiet
-def test_summary_and_arviz_have_the_same_numbers() -> None:
+@pytest.mark.parametrize("package", ["arviz", "arviz_base"])
+def test_arviz_gets_the_draws(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(package)
+    if package == "arviz_base":  # as where ArviZ before 1 is not installed
+        monkeypatch.setitem(sys.modules, "arviz", None)
+    trace = cl.sample(point(0.0, 1.0), bowl, chains=2, warmup=5, draws=7, step_size=0.5)
+    found = trace.to_arviz()["posterior"]["q"]
+    assert found.dims[:2] == ("chain", "draw")
+    torch.testing.assert_close(torch.as_tensor(found.values), trace["q"])
+
+
+@quiet
+def test_the_summary_has_the_numbers_of_the_draws() -> None:
     trace = cl.sample(point(0.0, 1.0), bowl, chains=4, warmup=20, draws=50, step_size=0.5)
     text = str(trace.summary())
     assert "q[1]" in text and "R-hat" in text and "step_size=0.5" in text

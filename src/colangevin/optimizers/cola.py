@@ -249,15 +249,16 @@ class CoLA(Optimizer):
         A parameter of the same shape in the same place takes over the state of the former one.
         """
         current = set(self._parameters())
-        for index, layout in self._layouts.items():
-            olds, news = layout.parameters, self.param_groups[index]["params"]
+        for index, group in enumerate(self.param_groups):
+            layout = self._layouts.get(index)
+            olds, news = layout.parameters if layout else [], group["params"]
             for old, new in zip(olds, news, strict=False):
                 if old in current or old not in self.state:
                     continue
                 entry = self.state.pop(old)
                 if new not in self.state and old.shape == new.shape:
                     self.state[new] = saving.moved(entry, new)
-                    self._held[new] = self._held.pop(old, self.param_groups[index]["constraint"])
+                    self._held[new] = self._held.pop(old, group["constraint"])
         for lost in [p for p in self.state if p not in current]:
             del self.state[lost]
 

@@ -107,24 +107,33 @@ class Ratio(NamedTuple):
         return f"{self.value:.3f} ± {self.error:.3f}"
 
 
-def ratio(above: Tensor, below: Tensor, parts: int = 5) -> Ratio:
-    """Σ above / Σ below over readings and chains, with the scatter of chains and stretches.
+def ratio(above: Tensor, below: Tensor, parts: int = 5, least: float = 0.0) -> Ratio:
+    """Σ above / Σ below over readings and chains, with its standard error.
+
+    The error is the larger of two: from the scatter of stretches, and from that of whole chains,
+    whose energy hardly changes while the friction is low.
 
     Args:
         above: [readings, chains].
         below: likewise.
-        parts: stretches of a chain that count as independent.
+        parts: stretches of a chain that count as independent in the first one.
+        least: an error that is known from elsewhere, where few chains scatter too little.
 
     Example:
         >>> ratio(torch.ones(10, 4), 2 * torch.ones(10, 4))
         Ratio(value=0.5, error=0.0)
     """
     value = float(above.sum() / below.sum())
+    errors = [_error(value, above, below, count) for count in (parts, 1)]
+    return Ratio(value, max(*errors, least))
+
+
+def _error(value: float, above: Tensor, below: Tensor, parts: int) -> float:
     share = max(1, len(above) // parts)
     count = len(above) // share
     tops = above[: count * share].unflatten(0, (count, share)).sum(dim=1).flatten()
     bottoms = below[: count * share].unflatten(0, (count, share)).sum(dim=1).flatten()
     if len(tops) < 2:
-        return Ratio(value, math.inf)
+        return 0.0 if parts == 1 else math.inf  # a single chain has only its stretches
     spread = (tops - value * bottoms) / bottoms.mean()
-    return Ratio(value, float(spread.std() / math.sqrt(len(spread))))
+    return float(spread.std() / math.sqrt(len(spread)))

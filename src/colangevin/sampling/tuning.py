@@ -26,6 +26,8 @@ ATTEMPTS = 40
 LOWER = 0.7
 """Factor of a step size that has been found too large."""
 ROUNDS = 4
+HOT = 5.0
+"""Standard deviations of a chain's kinetic temperature above τ: hotter chains are still falling."""
 FAR = 10.0
 """Tolerances that a step within its bound does not exceed."""
 
@@ -123,12 +125,13 @@ class WarmUp:
         """
         self.tuning.chosen_by = "tuner"
         self._search()
-        refresh(self.chains)
-        self._settle()
+        self._refresh()
         window = max(1, steps // 40)
         for _ in range(20):
             self._advance(window)
+            self._cool()
             self._follow(1, 0.5)
+        self._refresh()  # of all, since only hot momenta were drawn anew
         found = []
         for _ in range(10):
             self._advance(window)
@@ -192,6 +195,22 @@ class WarmUp:
         factor = (self._bound / max(error, 1e-12)) ** (1 / 3) if math.isfinite(error) else 0.5
         self._set(self._verlet_step * min(max(factor, 0.5), 1.5), "averaged energy error")
 
+    def _cool(self) -> None:
+        """Draw fresh momenta while chains fall.
+
+        The heat of a fall would leave at the rate of the friction alone, and as long as the
+        chains are hot the energy error asks for small steps.
+        """
+        if not self.chains.has_momentum:
+            return
+        hot = 1.0 + HOT * math.sqrt(2.0 / max(1, self.chains.freedom))
+        if bool((self.chains.kinetic_temperatures() > hot * self.chains.temperatures).any()):
+            self._refresh()
+
+    def _refresh(self) -> None:
+        refresh(self.chains)
+        self._settle()
+
     def _advance(self, steps: int) -> None:
         """Make steps; if a chain diverges, go back and take half the step size."""
         for _ in range(ATTEMPTS):
@@ -241,13 +260,21 @@ class WarmUp:
                 reading = configurational(self.chains)
                 squares.append(reading.square)
                 laplacians.append(reading.laplacian)
-        taus = self.chains.temperatures
+        taus, least = self.chains.temperatures, self._thermal_error(steps)
         if self.chains.has_momentum:
             found = torch.stack(kinetic)
-            self.tuning.kinetic = ratio(found / taus, torch.ones_like(found))
+            self.tuning.kinetic = ratio(found / taus, torch.ones_like(found), least=least)
         if whole:
             scaled = torch.stack(laplacians) * taus
-            self.tuning.configurational = ratio(torch.stack(squares), scaled)
+            self.tuning.configurational = ratio(torch.stack(squares), scaled, least=least)
+
+    def _thermal_error(self, steps: int) -> float:
+        """Of a temperature over so many steps: √(2/N) per chain and per time 2/γ of forgetting."""
+        chains = self.chains
+        if not chains.has_momentum:
+            return 0.0
+        times = max(1.0, steps * chains.step_size * chains.dynamics.friction / 2.0)
+        return math.sqrt(2.0 / (max(1, chains.freedom) * len(chains) * times))
 
     def _explain(self) -> None:
         tuning = self.tuning

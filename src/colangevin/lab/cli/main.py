@@ -29,10 +29,11 @@ SCALES = ("smoke", "laptop", "full")
 
 def _experiments(incomplete: str) -> list[str]:
     """Names for the shell to complete, from the files: importing them would take seconds."""
-    files = sorted(Path(__file__).parents[1].joinpath("experiments").glob("*.py"))
+    files = Path(__file__).parents[1].joinpath("experiments").glob("*.py")
     sources = [path.read_text(encoding="utf-8") for path in files]
-    named = [re.search('^NAME = "(.+)"$', source, re.MULTILINE) for source in sources]
-    return [n for n in ("list", *(m[1] for m in named if m)) if n.startswith(incomplete)]
+    found = [re.search('^NAME = "(.+)"$', source, re.MULTILINE) for source in sources]
+    names = sorted(match[1] for match in found if match and match[1] != "demo")
+    return [name for name in ("list", *names) if name.startswith(incomplete)]
 
 
 def _scales(incomplete: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -116,14 +117,26 @@ def _announce(plan: Plan, console: Console) -> None:
 def _list(console: Console) -> None:
     """One line per experiment."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for header in ("name", "paper", "laptop", "data"):
+    for header in ("name", "figures", "laptop", "data"):
         table.add_column(header, no_wrap=True)
     for experiment in EXPERIMENTS.values():
-        source = experiment.source.partition(" (")[0]
         data = ", ".join(experiment.data) or "none"
-        table.add_row(experiment.name, source, experiment.times.get(USUAL, ""), data)
+        table.add_row(
+            experiment.name, _figures(experiment.source), experiment.times.get(USUAL, ""), data
+        )
     console.print(table)
     console.print("What one is, and its scales: cola reproduce list NAME", highlight=False)
+
+
+def _figures(source: str) -> str:
+    """What an experiment shows, in few letters.
+
+    Example:
+        >>> _figures("thesis figures 3.1 and 3.17 (section 3.2)"), _figures("figure 4, table 1")
+        ('3.1, 3.17', '4, table 1')
+    """
+    short = re.sub("thesis |figures? ", "", source.partition(" (")[0])
+    return short.replace(" and ", ", ")
 
 
 def _describe(experiment: Experiment, console: Console) -> None:

@@ -168,10 +168,7 @@ def pages_of(nav: list) -> Iterator[str]:
 
 
 def check_navigation(nav: list) -> None:
-    """Every page is in the navigation, and nothing else is.
-
-    The pages of single experiments are reached from the overview: there are as many as records.
-    """
+    """Every page is in the navigation, and nothing else is."""
     listed = set(pages_of(nav))
     there = {path.relative_to(STAGED).as_posix() for path in STAGED.rglob("*.md")}
     if listed != there:

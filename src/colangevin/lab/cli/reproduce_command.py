@@ -133,9 +133,9 @@ def _figures(source: str) -> str:
 
     Example:
         >>> _figures("thesis figures 3.1 and 3.17 (section 3.2)"), _figures("figure 4, table 1")
-        ('3.1, 3.17', '4, table 1')
+        ('3.1, 3.17', 'figure 4, table 1')
     """
-    short = re.sub("thesis |figures? ", "", source.partition(" (")[0])
+    short = re.sub("thesis |figures ", "", source.partition(" (")[0])
     return short.replace(" and ", ", ")
 
 

@@ -170,6 +170,25 @@ def test_arguments_of_torch_that_ask_for_nothing_are_accepted(name: str, place: 
         run(something)
 
 
+@pytest.mark.parametrize("name", MEANINGLESS)
+def test_a_flag_that_is_written_into_a_group_is_refused_by_the_next_step(name: str) -> None:
+    nothing, something = MEANINGLESS[name]
+    weights = [parameter(0.1, 0.2), parameter(0.3)]
+    optimizer = cl.CoLA([{"params": [weight]} for weight in weights], lr=0.1, momentum=0.9)
+    for step in range(3):
+        for weight in weights:
+            weight.grad = torch.ones_like(weight)
+        if step == 2:
+            optimizer.param_groups[1][name] = something
+            before = [weight.detach().clone() for weight in weights]
+            with pytest.raises(ValueError, match=f"{name}=.*is not supported"):
+                optimizer.step()
+            assert all(map(torch.equal, weights, before))
+            optimizer.param_groups[1][name] = nothing
+        optimizer.step()
+    assert not torch.equal(weights[1], before[1])
+
+
 def test_all_of_them_at_once_as_a_configuration_file_has_them() -> None:
     options = {name: nothing for name, (nothing, _) in MEANINGLESS.items()}
     weight = parameter(0.1)

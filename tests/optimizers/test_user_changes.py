@@ -108,6 +108,55 @@ def test_a_parameter_may_be_replaced_with_its_state():
     torch.testing.assert_close(old.detach(), torch.full((3,), -0.1))
 
 
+def test_parameters_that_are_appended_to_a_group_have_noise_of_their_own():
+    weights = [nn.Parameter(torch.zeros(6)) for _ in range(3)]
+    groups = [{"params": weights[:1]}, {"params": weights[1:2]}]
+    optimizer = cl.CoLA(groups, lr=0.1, temperature=1.0, seed=0)
+    for weight in weights:
+        weight.grad = torch.zeros(6)
+    optimizer.param_groups[0]["params"].append(weights[2])
+    optimizer.step()
+    moves = torch.stack([weight.detach() for weight in weights])
+    assert (moves[:, None] != moves).any(2).sum() == 6  # any two differ
+
+
+@pytest.mark.parametrize("name", ["lr", "temperature", "weight_decay", "momentum"])
+@pytest.mark.parametrize("constraint", [None, cl.Circle(1.0)])
+def test_an_option_that_is_a_tensor_may_change_in_place(name, constraint):
+    def moves(as_tensor):
+        weight = nn.Parameter(torch.full((4,), 0.5))
+        optimizer = cl.CoLA(
+            [weight], lr=0.1, momentum=0.5, temperature=0.1, seed=0, constraint=constraint
+        )
+        group = optimizer.param_groups[0]
+        value = torch.tensor(0.125, dtype=torch.float64)
+        found = []
+        for step in range(6):
+            if step >= 3:
+                value.add_(0.25)
+            group[name] = value if as_tensor else float(value)
+            weight.grad = weight.detach().clone()
+            optimizer.step()
+            found.append(weight.detach().clone())
+        return torch.stack(found)
+
+    assert torch.equal(moves(True), moves(False))
+
+
+def test_a_group_that_is_removed_and_added_again_starts_at_rest():
+    weights = [nn.Parameter(torch.ones(2)) for _ in range(2)]
+    optimizer = cl.CoLA([{"params": [w]} for w in weights], lr=0.1, momentum=0.9)
+    random_steps(optimizer, weights, 3, 0)
+    kept = optimizer.state[weights[1]]["momentum_buffer"].clone()
+    group = optimizer.param_groups.pop(0)
+    weights[1].grad = None
+    optimizer.step()
+    assert list(optimizer.state) == [weights[1]]
+    optimizer.add_param_group(group)
+    assert not optimizer.state[weights[0]]["momentum_buffer"].any()
+    assert torch.equal(optimizer.state[weights[1]]["momentum_buffer"], kept)
+
+
 def test_a_group_may_be_removed():
     weights = [nn.Parameter(torch.zeros(2)) for _ in range(2)]
     optimizer = cl.CoLA([{"params": [weight]} for weight in weights], lr=0.1)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from colangevin import checks
 from colangevin.constraints import State
 from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.dynamics import FAINT, Action, ImpulseBy, OverdampedBy
@@ -17,6 +18,7 @@ from colangevin.integrators.stretches import stretch
 from colangevin.optimizers import placing, thermostats
 from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.noise import DRAWS, Source
+from colangevin.optimizers.option_checks import SGD_FLAGS, refuse_set
 from colangevin.optimizers.step import AdaptiveWork, LangevinWork, Work
 
 if TYPE_CHECKING:
@@ -87,11 +89,13 @@ class GroupCall:
         state_of: StateOf,
         strict: bool,
     ) -> None:
+        refuse_set(group, SGD_FLAGS)
         self._call, self._group, self._layout = call, group, layout
         self._state_of, self._strict = state_of, strict
         self._lr = group["lr"] if call.rates is None else call.rates[index]
         # Gradients that were kept have the weight decay of their time in them.
-        self._weight_decay = group["weight_decay"] if call.gradients is None else 0.0
+        decay = group["weight_decay"] if call.gradients is None else 0.0
+        self._weight_decay = checks.non_negative("weight_decay", decay)
         self._settings = layout.settings(group, self._lr)
         self._adaptive = isinstance(self._settings, AdaptiveDynamics)
         self._momentum = self._adaptive or not self._settings.is_overdamped

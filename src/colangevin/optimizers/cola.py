@@ -235,6 +235,8 @@ class CoLA(Optimizer):
         group, layout = self.param_groups[index], self._layouts.get(index)
         if layout is None or not layout.fits(group):
             self._follow()
+            if layout is None or len(layout.parameters) != len(group["params"]):
+                self._forget_after(index)
             first = sum(len(other["params"]) for other in self.param_groups[:index])
             ordinals = range(first, first + len(group["params"]))
             layout = self._layouts[index] = Layout(group, ordinals, self.state, self._native)
@@ -242,6 +244,12 @@ class CoLA(Optimizer):
             layout.follow()
         layout.chain = self._replicas.chain
         return layout
+
+    def _forget_after(self, index: int) -> None:
+        """Parameters that came or went give those of later groups other ordinals for the noise."""
+        for later in [i for i in self._layouts if i > index]:
+            del self._layouts[later]
+            self._repeats.pop(later, None)
 
     def _follow(self) -> None:
         """Let state go along with parameters that were exchanged, as Accelerate does for FSDP2.

@@ -258,8 +258,9 @@ class Layout:
         """
         if thermostats.is_adaptive(group):
             return thermostats.dynamics({**group, "lr": lr})
-        number = float(lr) if isinstance(lr, Tensor) else lr
-        key = (number, *map(group.__getitem__, READ))
+        values = (lr, *map(group.__getitem__, READ))
+        # A tensor may change in place, and is the same object then.
+        key = tuple(value.tolist() if isinstance(value, Tensor) else value for value in values)
         if self._settings is None or self._settings[0] != key:
             self._settings = key, dynamics({**group, "lr": lr})
         return self._settings[1]

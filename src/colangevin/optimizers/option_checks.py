@@ -112,7 +112,7 @@ def refuse_unknown(
             raise TypeError(
                 f"a parameter group has no option {key!r}{_advice(key, known, GROUP_OPTIONS)}"
             )
-    _refuse_set(group, flags)
+    refuse_set(group, flags)
     return {key: value for key, value in group.items() if key not in flags}
 
 
@@ -133,12 +133,23 @@ def refuse_flags(flags: Mapping[str, Any]) -> None:
     for name in flags:
         if name not in SGD_FLAGS:
             raise TypeError(f"unexpected argument {name!r}{_advice(name, ARGUMENTS, ARGUMENTS)}")
-    _refuse_set(flags, SGD_FLAGS)
+    refuse_set(flags, SGD_FLAGS)
 
 
-def _refuse_set(given: Mapping[str, Any], flags: Mapping[str, str]) -> None:
+def refuse_set(given: Mapping[str, Any], flags: Mapping[str, str]) -> None:
+    """Refuse flags that are set.
+
+    Args:
+        given: what the user has given or written, a group for example.
+        flags: their names, and what to do instead.
+
+    Raises:
+        ValueError: naming the flag.
+    """
     for name, instead in flags.items():
-        value = given.get(name)
+        if name not in given:
+            continue
+        value = given[name]
         unset = value is None or (isinstance(value, (bool, int, float)) and value == 0)
         if not unset:
             raise ValueError(f"{name}={value!r} is not supported: {instead}")

@@ -62,6 +62,7 @@ class Repeat:
         self._layout = layout
         self._works = [(work, work.kernel) for work in works]
         self._options = [group[name] for name in READ]
+        self._size = len(group)
         self._watched = [
             _watched(parameter, state_of[parameter]) for parameter in layout.parameters
         ]
@@ -82,7 +83,9 @@ class Repeat:
                 return None
             found.append(work)
         moved = sum(len(work.batch.parameters) for work in found)
-        if moved < len(layout.parameters) or isinstance(group["lr"], Tensor):
+        if moved < len(layout.parameters):
+            return None
+        if any(isinstance(group[name], Tensor) for name in READ):  # it may change in place
             return None
         return cls(group, layout, found, state_of)
 
@@ -91,7 +94,8 @@ class Repeat:
         layout, parameters = self._layout, group["params"]
         if group["constraint"] is not layout.constraint or len(parameters) != len(self._watched):
             return None
-        if [group[name] for name in READ] != self._options:
+        # Keys that were added may be flags which a step refuses.
+        if len(group) != self._size or [group[name] for name in READ] != self._options:
             return None
         for parameter, (own, dtype, entry, kept) in zip(parameters, self._watched, strict=True):
             gradient = own.grad

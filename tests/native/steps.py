@@ -97,7 +97,7 @@ def noise(ordinal: int, step: int, draw: int = 0) -> Draw:
     def make(like: Tensor) -> Tensor:
         nonlocal count
         out = torch.empty_like(like)
-        assert fill([out], SEED, [ordinal], [step], count)
+        assert fill(out.view(1, -1), [SEED], ordinal, step, count)
         count += 1
         return out
 

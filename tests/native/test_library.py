@@ -159,12 +159,12 @@ def test_a_forked_process_does_not_wait_for_threads() -> None:
 import os, torch
 from colangevin.native import fill
 torch.set_num_threads(2)
-out = torch.empty(1 << 20)
-fill([out], 1, [0], [0])
+out = torch.empty(1, 1 << 20)
+fill(out, [1], 0, 0)
 child = os.fork()
 if child == 0:
-    again = torch.empty(1 << 20)
-    fill([again], 1, [0], [0])
+    again = torch.empty(1, 1 << 20)
+    fill(again, [1], 0, 0)
     os._exit(0 if again.data_ptr() and bytes(again.numpy()) == bytes(out.numpy()) else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """

@@ -18,10 +18,10 @@ LIMIT = 4.5
 
 
 def draw(size: int, *, first: int = 0, dtype: torch.dtype = torch.float32, **key: int) -> Tensor:
-    out = torch.empty(size, dtype=dtype)
+    out = torch.empty(1, size, dtype=dtype)
     named = {"seed": 1, "ordinal": 2, "step": 3, "draw": 0} | key
-    assert fill([out], named["seed"], [named["ordinal"]], [named["step"]], named["draw"], [first])
-    return out
+    assert fill(out, [named["seed"]], named["ordinal"], named["step"], named["draw"], first)
+    return out[0]
 
 
 @pytest.mark.parametrize(
@@ -58,22 +58,30 @@ def test_threads_change_nothing() -> None:
     assert torch.equal(one, two)
 
 
-def test_many_tensors_are_filled_as_if_alone() -> None:
-    sizes = [3, 100, 0, 5000, 1]
-    outs = [torch.empty(size, dtype=torch.float64 if size == 100 else None) for size in sizes]
-    assert fill(outs, [7, 8, 9, 10, 11], [0, 1, 2, 3, 4], [5, 5, 6, 6, 7], 2)
-    for i, out in enumerate(outs):
-        alone = draw(
-            sizes[i], seed=7 + i, ordinal=i, step=[5, 5, 6, 6, 7][i], draw=2, dtype=out.dtype
-        )
-        assert torch.equal(out, alone)
+@pytest.mark.parametrize("size", [0, 1, 3, 100, 5000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_are_filled_as_if_alone(size: int, dtype: torch.dtype) -> None:
+    out, seeds = torch.empty(4, size, dtype=dtype), [7, 2**63 + 1, -1, 10]
+    assert fill(out, seeds, 3, 5, 2, 6)
+    for row, seed in zip(out, seeds, strict=True):
+        alone = draw(size, seed=seed, ordinal=3, step=5, draw=2, first=6, dtype=dtype)
+        assert torch.equal(row, alone)
 
 
-@pytest.mark.parametrize("bad", [torch.zeros(4, 4).T, torch.zeros(4).half(), torch.zeros(4).int()])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        torch.zeros(4, 2).T,
+        torch.zeros(2, 4).half(),
+        torch.zeros(2, 4).int(),
+        torch.zeros(3, 4),
+        torch.zeros(2),
+    ],
+)
 def test_other_tensors_are_refused(bad: Tensor) -> None:
     before = bad.clone()
-    with pytest.raises(ValueError, match="outs must be"):
-        fill([torch.zeros(2), bad], 1, [0, 1], [0, 0])
+    with pytest.raises(ValueError, match="out must be"):
+        fill(bad, [1, 2], 0, 0)
     assert torch.equal(bad, before)
 
 

@@ -14,48 +14,41 @@ from colangevin.native.table import DTYPES, signed, suits
 
 
 def fill(
-    outs: Sequence[Tensor],
-    seeds: int | Sequence[int],
-    ordinals: Sequence[int],
-    steps: Sequence[int],
-    draw: int = 0,
-    firsts: Sequence[int] | None = None,
+    out: Tensor, seeds: Sequence[int], ordinal: int, step: int, draw: int = 0, first: int = 0
 ) -> bool:
-    """Overwrite tensors with normals; False, and nothing written, where there are no kernels.
+    """Overwrite the rows of a matrix; False, and nothing written, where there are no kernels.
 
     Args:
-        outs: contiguous float32 or float64 tensors on the CPU.
-        seeds: one for all, or one for each tensor.
-        ordinals: the number of each parameter.
-        steps: the count of steps of each.
+        out: contiguous, float32 or float64, on the CPU: one row per seed.
+        seeds: one per row.
+        ordinal: the number of the parameter.
+        step: the count of its steps.
         draw: number of the draw within a step.
-        firsts: flat index of each tensor's first number in its parameter; 0 if not given.
+        first: flat index of a row's first number in its parameter.
 
     Raises:
-        ValueError: for a tensor that does not suit.
+        ValueError: for a tensor that does not suit, or has another number of rows.
 
     Example:
-        >>> whole, part = torch.zeros(100), torch.zeros(40)
-        >>> if fill([whole, part], 1, [0, 0], [5, 5], firsts=[0, 60]):
-        ...     assert torch.equal(whole[60:], part)
+        >>> whole, part = torch.zeros(1, 100), torch.zeros(1, 40)
+        >>> if fill(whole, [1], 0, 5) and fill(part, [1], 0, 5, first=60):
+        ...     assert torch.equal(whole[:, 60:], part)
     """
     kernels = library.load()
     if kernels is None:
         return False
-    for out in outs:
-        if not suits(out):
-            raise ValueError(
-                "outs must be plain contiguous float32 or float64 tensors on the CPU, got "
-                f"{type(out).__name__} of {out.dtype} on {out.device}"
-            )
-    each = [seeds] * len(outs) if isinstance(seeds, int) else seeds
-    begins = [0] * len(outs) if firsts is None else firsts
-    jobs = {dtype: array("q") for dtype in DTYPES}
-    for out, *numbers in zip(outs, begins, each, ordinals, steps, strict=True):
-        jobs[out.dtype].extend([out.data_ptr(), out.numel(), *map(signed, numbers), draw])
-    for dtype, job in jobs.items():
-        if job:
-            count, address = len(job) // 7, job.buffer_info()[0]
-            kernels.cola_normals(DTYPES[dtype], count, address, torch.get_num_threads())
-    increment_version(outs)
+    if not suits(out) or out.dim() != 2 or len(out) != len(seeds):
+        raise ValueError(
+            "out must be a plain contiguous float32 or float64 matrix on the CPU with "
+            f"{len(seeds)} rows, got {type(out).__name__} of {out.dtype} and shape "
+            f"{tuple(out.shape)} on {out.device}"
+        )
+    count, size = out.shape
+    address, width = out.data_ptr(), size * out.element_size()
+    shared = [0, size, first, 0, ordinal, step, draw]
+    table = array("q", map(signed, shared)) * count
+    table[0::7] = array("q", [address + row * width for row in range(count)])
+    table[3::7] = array("q", map(signed, seeds))
+    kernels.cola_normals(DTYPES[out.dtype], count, table.buffer_info()[0], torch.get_num_threads())
+    increment_version(out)
     return True

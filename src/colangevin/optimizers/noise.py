@@ -120,11 +120,7 @@ class BatchNoise:
         ordinal, step = self._batch.ordinals[index], self._source.steps[index]
         seeds = self._source.seeds
         out = torch.empty(len(seeds), size, dtype=like.dtype, device=like.device)
-        count = len(seeds)
-        rows = out.unbind() if like.device.type == "cpu" else ()
-        if not rows or not fill(
-            rows, seeds, [ordinal] * count, [step] * count, draw, [first] * count
-        ):
+        if like.device.type != "cpu" or not fill(out, seeds, ordinal, step, draw, first):
             keys = [key_of(seed, ordinal, step, draw) for seed in seeds]
             out.copy_(normals(keys, size, first, like.device))
         return out.view(-1)

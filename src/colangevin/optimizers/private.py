@@ -35,6 +35,19 @@ def local_of(tensor: Tensor) -> Tensor:
     return tensor if local is None else local
 
 
+def shared_store() -> Any:
+    """The store by which the processes of a training found each other; None without one.
+
+    Only ``torch.distributed.distributed_c10d`` gives the store of the default process group.
+    """
+    from torch.distributed import distributed_c10d
+
+    try:
+        return distributed_c10d._get_default_store()
+    except Exception:  # no process group, or one that has no store
+        return None
+
+
 def stamp(parameter: Tensor) -> tuple[object, ...]:
     """What changes when a parameter is written to, or gets other memory (``p.data = ...``).
 

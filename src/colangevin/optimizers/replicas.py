@@ -15,6 +15,7 @@ from torch import distributed as dist
 
 from colangevin import checks
 from colangevin.errors import ReplicaError
+from colangevin.optimizers.doors import Door
 from colangevin.optimizers.noise import bit_sum
 from colangevin.optimizers.placing import names_of
 from colangevin.optimizers.private import is_sharded, local_of
@@ -78,6 +79,7 @@ class Replicas:
         self._independent, self._group = independent, group
         self._every = checks.count("check_replicas", every, least=0)
         self._calls = 0
+        self._watch: Door | None = None
         self.chain: int | None = None
         """The number of this process's chain, where chains are independent."""
 
@@ -91,20 +93,25 @@ class Replicas:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_group": None, "_calls": 0, "chain": None}
+        return {**self.__dict__, "_group": None, "_calls": 0, "_watch": None, "chain": None}
 
     def meet(self, groups: Sequence[dict[str, Any]], given: bool) -> None:
         """Agree with the others at the first step; compare weights there and at every k-th.
 
         Raises:
-            ValueError: if rules, settings, parameters or chosen seeds differ.
+            ValueError: if rules, settings, parameters or chosen seeds differ, or if some
+                processes are chains of their own and others are not.
             ReplicaError: if weights differ.
         """
         calls = self._calls
+        if self._watch is not None and not self._watch.look():
+            self._watch = None
         if calls == 0 or (self._every and calls % self._every == 0):
             parameters = [p for group in groups for p in group["params"]]
             if self._independent:
                 self.chain = chain_of(parameters, self._group)
+                for circle in circles_of(parameters, self._group)[:1] if calls == 0 else ():
+                    self._watch = Door(circle, independent=True)
             else:
                 circles = circles_of(parameters, self._group)
                 if circles and (calls == 0 or self._differ(parameters, circles)):
@@ -113,7 +120,9 @@ class Replicas:
 
     def _agree(self, groups: Sequence[dict[str, Any]], given: bool, circles: list[Any]) -> None:
         cards = [card_of(groups, given, self._every)]
+        device = local_of(groups[0]["params"][0]).device
         for circle in circles:
+            Door(circle, independent=False).wait(device)
             found: list[Any] = [None] * dist.get_world_size(circle)
             dist.all_gather_object(found, cards, group=circle)
             cards = [card for some in found for card in some]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import torch
@@ -126,6 +127,22 @@ def mistakes(rank: int) -> dict[str, str | None]:
     model = nn.Linear(3 + rank, 2)
     found["shape"] = failure(stepper(model, optimizer_of(model, None)))
     return found
+
+
+def some_chains(rank: int, late: float) -> tuple[str | None, float]:
+    """One rank is a chain of its own, the other is not; one of them comes late."""
+    model = network()
+    before = bits(model)
+    optimizer = optimizer_of(model, None, independent_chains=rank == 0)
+    if late and rank == 1:
+        time.sleep(late)
+    begin = time.monotonic()
+    step, message = stepper(model, optimizer), None
+    while message is None and time.monotonic() < begin + 10.0:
+        message = failure(step)
+        time.sleep(0.1)
+    assert late or bits(model) == before
+    return message, time.monotonic() - begin
 
 
 def stepper(model: nn.Module, optimizer: cl.CoLA) -> Any:

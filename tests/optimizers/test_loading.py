@@ -173,21 +173,29 @@ def test_a_state_without_one_of_its_parts_is_refused(case: OptimizerCase) -> Non
 @pytest.mark.parametrize(
     "name, value",
     [
-        ("period", 0),
-        ("period", "often"),
-        ("steps", -1),
-        ("steps", math.nan),
-        ("steps", "three"),
-        ("drift", "yes"),
-        ("fast", None),
-        ("slow", []),
+        ("0_period", 0),
+        ("0_period", "often"),
+        ("0_steps", -1),
+        ("0_steps", math.nan),
+        ("0_steps", "three"),
+        ("0_drift", "yes"),
+        ("_parts", 0),
+        ("_done", -1),
+        ("_rate", math.nan),
+        ("_way", None),
     ],
 )
-def test_a_damaged_multirate_state_is_refused(case: OptimizerCase, name: str, value: Any) -> None:
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_a_damaged_multirate_state_is_refused(
+    case: OptimizerCase, name: str, value: Any, everywhere: bool
+) -> None:
     saved = saved_by(case)
-    if name not in saved:
+    found = [entry for entry in saved["state"].values() if f"multirate{name}" in entry]
+    if not found:
         pytest.skip("it has no such entry")
-    refuses(case, {**saved, name: value}, go_on=True)
+    for entry in found if everywhere else found[-1:]:
+        entry[f"multirate{name}"] = value
+    refuses(case, saved, go_on=True)
 
 
 @every_optimizer

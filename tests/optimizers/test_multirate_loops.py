@@ -345,8 +345,8 @@ def test_defaults_are_those_that_both_parts_have():
     model = network()
     optimizer = cola_orthogonal(model)
     assert "betas" not in optimizer.defaults and "weight_decay" in optimizer.defaults
-    # CoLA has state from the beginning, Adam from its first step on.
-    assert set(optimizer.state) == set(optimizer.slow.state) != set(model.parameters())
+    # CoLA has state from the beginning, Adam from its first step on: together they have none.
+    assert optimizer.slow.state and not optimizer.state
     train(model, optimizer, batches(1))
     assert set(optimizer.state) == set(model.parameters())
 
@@ -399,8 +399,29 @@ def test_copies_continue_exactly(make, clone):
 def test_a_foreign_state_dict_is_refused():
     model = network()
     optimizer = multirate(model)
-    with pytest.raises(ValueError, match="lacks drift, fast, period, slow, steps"):
-        optimizer.load_state_dict(torch.optim.SGD(model.parameters()).state_dict())
+    groups = [{"params": group["params"]} for group in optimizer.param_groups]
+    with pytest.raises(ValueError, match="of another optimizer: it lacks multirate0_period"):
+        optimizer.load_state_dict(torch.optim.SGD(groups).state_dict())
+    old = dict.fromkeys(("fast", "slow", "period", "drift", "steps"))
+    with pytest.raises(ValueError, match="saved by an earlier version"):
+        optimizer.load_state_dict(old)
+
+
+def test_state_that_a_checkpoint_has_left_out_is_refused():
+    """It leaves out parameters that are frozen while it loads."""
+    model = network()
+    optimizer = multirate(model)
+    train(model, optimizer, batches(2))
+    saved = optimizer.state_dict()
+    frozen = {
+        i
+        for i, p in enumerate(p for group in optimizer.param_groups for p in group["params"])
+        if not p.requires_grad
+    }
+    saved["state"] = {key: entry for key, entry in saved["state"].items() if key not in frozen}
+    with pytest.raises(ValueError, match=r"call optimizer\.release\(\) before"):
+        optimizer.load_state_dict(saved)
+    assert not all_awake(model)
 
 
 # --- bad input ----------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_it_is_section_5_5_1(period, weight_decay, momentum):
     optimizer = make(weight, momentum=momentum, weight_decay=weight_decay, period=period)
     cycles = 20
     ours = run(optimizer, loss, weight, 1 + cycles * (period + 1))
-    seed = optimizer.state_dict()["cycle"]["seed"]
+    seed = optimizer.state_dict()["param_groups"][0]["cycle"]["seed"]
     keys = [key_of(seed, 0, drawn) for drawn in range(cycles + 1)]
     subsets = list(uniforms(keys, SIZE) < 0.5)
     theirs = reference.subset_multirate(
@@ -165,5 +165,5 @@ def test_a_bad_group_and_a_foreign_state_dict():
     with pytest.raises(ValueError, match=r"probability must lie between 0 and 1, got -0\.1"):
         cl.SubsetMultirate([{"params": [weight], "probability": -0.1}], lr=0.1)
     optimizer = cl.SubsetMultirate([weight], lr=0.1)
-    with pytest.raises(ValueError, match="lacks cycle"):
+    with pytest.raises(ValueError, match="cycle of the state dict is missing"):
         optimizer.load_state_dict(torch.optim.SGD([weight]).state_dict())

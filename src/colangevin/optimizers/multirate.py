@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from colangevin import checks
+from colangevin.optimizers import rate_saving
 from colangevin.optimizers.freezing import Frozen
-from colangevin.optimizers.saving import copied, looked_at, packed_by
-from colangevin.optimizers.spread import Walk, spread_of
+from colangevin.optimizers.saving import looked_at, packed_by
+from colangevin.optimizers.spread import Spread, spread_of
 
 
 class Multirate(Optimizer):
@@ -73,6 +74,7 @@ class Multirate(Optimizer):
         self.fast, self.slow = fast, slow
         self._fast, self._slow = _walk(fast), _walk(slow)
         self._steps = 0
+        self._prepared = rate_saving.has_state(self)
         self._frozen = Frozen()
         self._frozen.wake_with(self)
         both = {**fast.defaults, **slow.defaults}
@@ -140,8 +142,14 @@ class Multirate(Optimizer):
 
     @property
     def state(self) -> defaultdict[Tensor, Any]:
-        """The state of both optimizers."""
-        return defaultdict(dict, {**self.fast.state, **self.slow.state})
+        """The state of both optimizers, with the place within the period.
+
+        It is empty until both have theirs. So ``torch.distributed.checkpoint`` makes a step with
+        zeros before it loads, in which optimizers of torch make their state.
+        """
+        if not self._prepared:
+            return defaultdict(dict)
+        return defaultdict(dict, rate_saving.states(self))
 
     @state.setter
     def state(self, state: object) -> None:
@@ -164,7 +172,11 @@ class Multirate(Optimizer):
         """
         evaluate = None if closure is None else torch.enable_grad()(closure)
         loss = None if evaluate is None else evaluate()
-        self.begin(1, evaluate)
+        if not self._prepared and rate_saving.is_rehearsal(self.param_groups):
+            rate_saving.rehearse(self)
+            self._prepared = True
+        else:
+            self.begin(1, evaluate)
         return loss
 
     def begin(self, parts: int, evaluate: Callable[[], Any] | None = None) -> None:
@@ -183,6 +195,7 @@ class Multirate(Optimizer):
             self.release()
             raise
         self._steps += 1
+        self._prepared = True
         self._switch()
 
     def check(self) -> None:
@@ -239,21 +252,9 @@ class Multirate(Optimizer):
     # --- saving -------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Both optimizers' state and the place within the period, as plain values."""
-        with packed_by(self, lambda *_: self._packed()):
+        """As in torch; the place within the period is part of the state of every parameter."""
+        with packed_by(self, lambda *_: rate_saving.packed(self)):
             return super().state_dict()
-
-    def _packed(self) -> dict[str, Any]:
-        packed: dict[str, Any] = copied(
-            {
-                "fast": self._fast.state_dict(),
-                "slow": self._slow.state_dict(),
-                "period": self.period,
-                "drift": self.drift,
-                "steps": self._steps,
-            }
-        )
-        return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue exactly where ``state_dict`` was taken, ``requires_grad`` included.
@@ -274,32 +275,27 @@ class Multirate(Optimizer):
         return {"state": {}, "param_groups": groups}
 
     def _load(self, state_dict: dict[str, Any]) -> None:
-        needed = {"fast", "slow", "period", "drift", "steps"}
-        missing = needed - state_dict.keys() if isinstance(state_dict, dict) else needed
-        if missing:
-            raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}")
-        period = checks.count("period", state_dict["period"])
-        steps = checks.count("steps", state_dict["steps"], least=0)
-        if not isinstance(state_dict["drift"], bool):
-            raise TypeError(f"drift must be True or False, got {state_dict['drift']!r}")
-        before = copied(self._fast.state_dict())
         self.release()
         try:
-            self._fast.load_state_dict(state_dict["fast"])
-            try:
-                self._slow.load_state_dict(state_dict["slow"])
-            except Exception:
-                self._fast.load_state_dict(before)
-                raise
+            rate_saving.load(self, state_dict)
         except Exception:
             self._switch()
             raise
-        self.period, self.drift, self._steps = period, state_dict["drift"], steps
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        """The place within the period, and what it means."""
+        return {"period": self.period, "drift": self.drift, "steps": self._steps}
+
+    def _continue_at(self, place: Mapping[str, Any]) -> None:
+        """Go on at another place."""
+        self.period, self.drift, self._steps = (place[n] for n in ("period", "drift", "steps"))
+        self._prepared = True
         self._switch()
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("defaults", "period", "drift", "fast", "slow", "_fast", "_slow", "_steps")
-        return {name: self.__dict__[name] for name in (*names, "_frozen")}
+        return {name: self.__dict__[name] for name in (*names, "_frozen", "_prepared")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         loaded = self.__dict__.pop("_loaded", None)
@@ -310,7 +306,7 @@ class Multirate(Optimizer):
         self._frozen.wake_with(self)
 
 
-def _walk(part: Optimizer) -> Walk:
+def _walk(part: Optimizer) -> Spread | Multirate:
     return part if isinstance(part, Multirate) else spread_of(part)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,25 +15,11 @@ from colangevin.integrators.recipe import direction
 from colangevin.optimizers.batches import HALF
 from colangevin.optimizers.calls import WHOLE, Call
 from colangevin.optimizers.cola import CoLA
+from colangevin.optimizers.private import is_sharded, local_of
 
-
-class Walk(Protocol):
-    """What can make its update in several moves."""
-
-    def begin(self, parts: int) -> None:
-        """Take the gradients and make the first of ``parts`` equal moves."""
-
-    def move(self) -> None:
-        """Make the next move; after the last one there is nothing to do."""
-
-    def check(self) -> None:
-        """Refuse options or gradients that a move would refuse."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """The optimizer's state and what is left of the way."""
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
+PREFIX = "multirate"
+WAY, PARTS, DONE, RATE = (f"{PREFIX}_{name}" for name in ("way", "parts", "done", "rate"))
+"""What is saved of the way of a parameter: what is kept, how many parts, how many are made, lr."""
 
 
 class Spread(ABC):
@@ -95,48 +81,71 @@ class Spread(ABC):
         for group in self.optimizer.param_groups:
             yield from group["params"]
 
-    def state_dict(self) -> dict[str, Any]:
-        """The optimizer's state and what is left of the way, as plain values."""
-        kept = [self._kept.get(parameter) for parameter in self.parameters()]
-        way = {"parts": self._parts, "done": self._done, "rates": self._rates, "kept": kept}
-        return {"optimizer": self.optimizer.state_dict(), "way": way}
+    def entries(self) -> dict[Tensor, dict[str, Any]]:
+        """For each parameter what is left of its way; a way of zeros where nothing is left."""
+        found: dict[Tensor, dict[str, Any]] = {}
+        groups = self.optimizer.param_groups
+        rates = [*self._rates, *[0.0] * len(groups)]
+        for group, rate in zip(groups, rates, strict=False):
+            for parameter in group["params"]:
+                kept = self._kept.get(parameter)
+                parts, done = (1, 1) if kept is None else (self._parts, self._done)
+                way = _no_way(parameter) if kept is None else kept
+                found[parameter] = {WAY: way, PARTS: parts, DONE: done, RATE: rate}
+        return found
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken.
+    def continued(self, entries: Mapping[Tensor, Mapping[str, Any]] | None) -> Callable[[], None]:
+        """What makes the way go on where ``entries`` were taken; None for no way.
 
         Raises:
-            ValueError, TypeError: if it does not fit; nothing has been changed then.
+            ValueError, TypeError: if they do not fit; nothing has been changed then.
         """
-        parameters = list(self.parameters())
-        way = _checked_way(state_dict, parameters)
-        self.optimizer.load_state_dict(state_dict["optimizer"])
-        self._parts, self._done, self._rates = way["parts"], way["done"], list(way["rates"])
-        self._kept = {
-            parameter: kept.to(parameter.device, copy=True)
-            for parameter, kept in zip(parameters, way["kept"], strict=True)
-            if kept is not None
-        }
+        parts, done = 1, 1
+        kept: dict[Tensor, Tensor] = {}
+        rates: list[float] = []
+        for group in self.optimizer.param_groups if entries is not None else ():
+            rates.append(float(group["lr"]) if "lr" in group else 0.0)
+            for parameter in group["params"]:
+                entry = (entries or {}).get(parameter, {})
+                if not entry and not parameter.requires_grad:
+                    continue  # checkpoints leave out what is frozen
+                _check_way(entry, parameter)
+                if entry[DONE] < entry[PARTS]:
+                    if kept and (parts, done) != (entry[PARTS], entry[DONE]):
+                        raise ValueError(f"{DONE} differs between parameters of the state dict")
+                    parts, done, rates[-1] = entry[PARTS], entry[DONE], entry[RATE]
+                    kept[parameter] = entry[WAY]
+
+        def go_on() -> None:
+            self._parts, self._done, self._rates = parts, done, rates
+            self._kept = {p: way.to(local_of(p).device, copy=True) for p, way in kept.items()}
+
+        return go_on
 
 
-def _checked_way(state_dict: Mapping[str, Any], parameters: Sequence[Tensor]) -> dict[str, Any]:
-    """What is left of the way in a state dict, if it fits."""
-    if not isinstance(state_dict, Mapping) or not {"optimizer", "way"} <= state_dict.keys():
-        raise ValueError("the state dict lacks the optimizer or its way")
-    way = state_dict["way"]
-    if not isinstance(way, Mapping) or not {"parts", "done", "rates", "kept"} <= way.keys():
-        raise ValueError(f"the way of the state dict is damaged: {way!r:.200}")
-    checks.count("parts of the state dict", way["parts"])
-    checks.count("done of the state dict", way["done"], least=0)
-    for rate in way["rates"]:
-        checks.non_negative("a rate of the state dict", rate)
-    if len(way["kept"]) != len(parameters):
+def _no_way(parameter: Tensor) -> Tensor:
+    """Zeros; they take memory only if the parameter is sharded."""
+    if is_sharded(parameter):
+        return torch.zeros_like(parameter)
+    dtype = torch.float32 if parameter.dtype in HALF else parameter.dtype
+    return torch.zeros((), dtype=dtype, device=parameter.device).expand(parameter.shape)
+
+
+def _check_way(entry: Mapping[str, Any], parameter: Tensor) -> None:
+    """Refuse the way of a parameter that is missing or damaged."""
+    shape = tuple(parameter.shape)
+    missing = [name for name in (WAY, PARTS, DONE, RATE) if name not in entry]
+    if missing:
         raise ValueError(
-            f"the state dict has {len(way['kept'])} parameters, the optimizer {len(parameters)}"
+            f"the state dict lacks {', '.join(missing)} for a parameter of shape {shape}. "
+            "torch.distributed.checkpoint leaves out parameters that are frozen while it loads: "
+            "call optimizer.release() before"
         )
-    for kept, parameter in zip(way["kept"], parameters, strict=True):
-        if kept is not None and (not isinstance(kept, Tensor) or kept.shape != parameter.shape):
-            raise ValueError(f"the way of a parameter of shape {tuple(parameter.shape)} is damaged")
-    return dict(way)
+    checks.count(f"{PARTS} of the state dict", entry[PARTS])
+    checks.count(f"{DONE} of the state dict", entry[DONE], least=0)
+    checks.non_negative(f"{RATE} of the state dict", entry[RATE])
+    if not isinstance(entry[WAY], Tensor) or entry[WAY].shape != parameter.shape:
+        raise ValueError(f"{WAY} of the state dict does not fit a parameter of shape {shape}")
 
 
 class LinearSpread(Spread):

@@ -14,10 +14,12 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from colangevin import checks
 from colangevin.integrators.recipe import direction as direction_of
 from colangevin.optimizers.noise import check_seed, choose_seed
+from colangevin.optimizers.rate_saving import is_rehearsal
 from colangevin.optimizers.saving import copied, looked_at, packed_by
 from colangevin.random import key_of, uniforms
 
 MOMENTUM, SLOW, HIDDEN = "momentum_buffer", "slow", "hidden"
+CYCLE = "cycle"
 
 
 class SubsetMultirate(Optimizer):
@@ -82,7 +84,7 @@ class SubsetMultirate(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group; its weights take part from the next subset on."""
         _check({**self.defaults, **param_group})
-        super().add_param_group(param_group)
+        super().add_param_group({**param_group, CYCLE: {}})  # it is filled in state dicts
 
     # --- the step -----------------------------------------------------------------------------
 
@@ -98,6 +100,9 @@ class SubsetMultirate(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._check_step()
+        if not self.state and is_rehearsal(self.param_groups):
+            self._prepare()
+            return loss
         awake = self._asleep_for == 0
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -119,6 +124,13 @@ class SubsetMultirate(Optimizer):
                 if parameter.grad is not None and parameter.grad.layout is not torch.strided:
                     raise TypeError("a sparse gradient; SubsetMultirate takes dense ones only")
 
+    def _prepare(self) -> None:
+        """Make the state that a checkpoint is loaded into: nothing sleeps, and all is at rest."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                names = (MOMENTUM, SLOW, HIDDEN) if group["momentum"] else (SLOW, HIDDEN)
+                self.state[parameter] = {name: torch.zeros_like(parameter) for name in names}
+
     def _draw(self) -> None:
         """Choose a new subset and set it to zero."""
         ordinal = -1
@@ -126,8 +138,8 @@ class SubsetMultirate(Optimizer):
             for parameter in group["params"]:
                 ordinal += 1
                 entry = self.state[parameter]
-                entry.pop(SLOW, None)
                 if parameter.grad is None or group["probability"] == 0.0:
+                    entry[SLOW] = torch.zeros_like(parameter)
                     continue
                 key = key_of(self._seed, ordinal, self._drawn)
                 drawn = uniforms([key], parameter.numel(), device=parameter.device)
@@ -163,10 +175,10 @@ class SubsetMultirate(Optimizer):
             >>> weight[0].item()
             0.5
         """
-        for parameter, entry in self._subsets():
-            if HIDDEN in entry:
-                hidden = entry.pop(HIDDEN)
-                parameter.copy_(torch.where(entry[SLOW].bool(), hidden, parameter))
+        if self._asleep_for:
+            for parameter, entry in self._subsets():
+                if HIDDEN in entry:
+                    parameter.copy_(torch.where(entry[SLOW].bool(), entry[HIDDEN], parameter))
         self._asleep_for = 0
 
     @contextmanager
@@ -197,7 +209,7 @@ class SubsetMultirate(Optimizer):
     # --- saving -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """As in torch, with the place in the cycle and the seed of the subsets."""
+        """As in torch, with the place in the cycle and the seed of the subsets in every group."""
         with packed_by(self, lambda _, state_dict: self._packed(state_dict)):
             return super().state_dict()
 
@@ -208,7 +220,8 @@ class SubsetMultirate(Optimizer):
             "seed": self._seed,
             "drawn": self._drawn,
         }
-        packed: dict[str, Any] = copied({**state_dict, "cycle": cycle})
+        groups = [{**group, CYCLE: cycle} for group in state_dict["param_groups"]]
+        packed: dict[str, Any] = copied({**state_dict, "param_groups": groups})
         return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -234,17 +247,10 @@ class SubsetMultirate(Optimizer):
         super().__setstate__(state)
 
     def _checked(self, state_dict: dict[str, Any]) -> dict[str, int]:
-        needed = {"cycle", "state", "param_groups"}
+        needed = {"state", "param_groups"}
         missing = needed - state_dict.keys() if isinstance(state_dict, dict) else needed
         if missing:
             raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}")
-        cycle = state_dict["cycle"]
-        if not isinstance(cycle, dict):
-            raise ValueError(f"the cycle of the state dict is damaged: {cycle!r:.200}")
-        checks.count("period", cycle.get("period"))
-        for name in ("asleep_for", "drawn"):
-            checks.count(name, cycle.get(name), least=0)
-        check_seed(cycle.get("seed"))
         groups, states = state_dict["param_groups"], state_dict["state"]
         if not isinstance(states, dict):
             raise ValueError(f"the state of the state dict is a {type(states).__name__}")
@@ -253,14 +259,25 @@ class SubsetMultirate(Optimizer):
         for saved, group in zip(groups, self.param_groups, strict=True):
             if not isinstance(saved, dict) or len(saved.get("params", ())) != len(group["params"]):
                 raise ValueError("a group of the state dict has other parameters")
+            _check_cycle(saved.get(CYCLE), groups[0].get(CYCLE))
             _check({name: saved.get(name) for name in self.defaults})
             for key, parameter in zip(saved["params"], group["params"], strict=True):
                 _check_entry(states.get(key, {}), parameter)
-        return cycle
+        return dict(groups[0][CYCLE])
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("period", "_asleep_for", "_seed", "_drawn")
         return {**super().__getstate__(), **{name: self.__dict__[name] for name in names}}
+
+
+def _check_cycle(cycle: object, first: object) -> None:
+    """Refuse the cycle of a group that is damaged, or another one than that of the first group."""
+    if not isinstance(cycle, dict) or cycle != first:
+        raise ValueError(f"the cycle of the state dict is missing or damaged: {cycle!r:.200}")
+    checks.count("period", cycle.get("period"))
+    for name in ("asleep_for", "drawn"):
+        checks.count(name, cycle.get(name), least=0)
+    check_seed(cycle.get("seed"))
 
 
 def _check_entry(entry: object, parameter: Tensor) -> None:

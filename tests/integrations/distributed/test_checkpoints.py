@@ -65,3 +65,21 @@ def test_a_process_that_is_killed_costs_nothing_but_time(two: World, tmp_path: P
     assert saved == ["4"]
     found = two.run(cases.long_run, folder, 12, None)[0]
     assert distance(found, expected) < 1e-12
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["nested", "flat"])
+@pytest.mark.parametrize("name", cases.RATES)
+def test_multirate_is_saved_on_two_and_loaded_on_one_and_two(
+    one: World, two: World, tmp_path: Path, name: str, flat: bool
+) -> None:
+    expected, other = two.run(cases.multirate_saved, str(tmp_path), name, flat)
+    assert all(map(torch.equal, expected, other))
+    for world, ddp in ((one, False), (two, True)):
+        for rank in world.run(cases.multirate_resumed, str(tmp_path), name, flat, ddp):
+            for stop, found in zip(cases.STOPS, rank, strict=True):
+                assert all(map(torch.equal, found, expected)), (world.size, stop)
+
+
+@pytest.mark.parametrize("name", ["sgd", "three rates", "at once", "subsets"])
+def test_a_checkpoint_before_the_first_step_changes_nothing(one: World, name: str) -> None:
+    assert one.run(cases.saved_at_the_start, name) == [True]

@@ -258,6 +258,10 @@ class Chains:
                     entry[key].mul_(ratio)
         self.step_size = step_size
 
+    def forget(self) -> None:
+        """The weights have been written from outside: gradients must be computed anew."""
+        self._next = None
+
     # --- saving -------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:

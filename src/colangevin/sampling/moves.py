@@ -124,10 +124,10 @@ def _kick_and_drift(
         return advance(geometry, state, force, actions, None), torch.ones(members, dtype=torch.bool)
     except ConvergenceError:
         pass
-    return _without_failures(part, state, force, actions)
+    return without_failures(part, state, force, actions)
 
 
-def _without_failures(
+def without_failures(
     part: Part, state: State, force: Tensor, actions: Sequence[Action]
 ) -> tuple[State, Tensor]:
     """The same for the chains that can; the others stay."""

@@ -17,6 +17,9 @@ from colangevin.random import key_of
 Observable: TypeAlias = "Callable[[dict[str, Tensor]], Tensor]"
 Factor: TypeAlias = "float | Sequence[float]"
 
+DOWN = 4
+"""Steps of a descent for each step of the warm-up, at most, if the user does not say."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -37,6 +40,7 @@ class Plan:
     tolerance: float
     jitter: float
     memory: float
+    descent: int | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("chains", 1), ("warmup", 0), ("draws", 1), ("thin", 1)):
@@ -64,6 +68,8 @@ class Plan:
         checks.positive("tolerance", self.tolerance)
         checks.non_negative("jitter", self.jitter)
         checks.positive("memory", self.memory)
+        if self.descent is not None:
+            checks.count("descent", self.descent, least=0)
 
     @property
     def seeds(self) -> list[int]:
@@ -103,6 +109,16 @@ class Plan:
         if several and len(column) != self.chains:
             raise ValueError(f"{name} has {len(column)} values for {self.chains} chains")
         return column if several else column * self.chains
+
+    def steps_down(self, fresh: bool) -> int:
+        """Steps of the descent at most.
+
+        Args:
+            fresh: whether the chains start from weights that have seen no data, which there are.
+        """
+        if self.descent is not None:
+            return self.descent
+        return DOWN * self.warmup if fresh and self.step_size is None else 0
 
     def precision(self, unit: float | None) -> float:
         """The weight decay of a Gaussian prior N(0, prior²): the Bayes τ over its variance.

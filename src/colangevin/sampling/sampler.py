@@ -18,6 +18,7 @@ from colangevin.ensemble import Ensemble
 from colangevin.optimizers.noise import checksum
 from colangevin.sampling import storage
 from colangevin.sampling.chains import Chains, Dynamics
+from colangevin.sampling.descent import Descent
 from colangevin.sampling.moves import Metropolis
 from colangevin.sampling.plans import Factor, Observable, Plan, check_observables
 from colangevin.sampling.recording import Recorder
@@ -54,6 +55,7 @@ def sample(
     schedule: Callable[[int], float] | None = None,
     tolerance: float = 0.02,
     jitter: float = 0.1,
+    descent: int | None = None,
     keep: Sequence[str] | None = None,
     path: str | os.PathLike[str] | None = None,
     memory: float = 2e9,
@@ -93,6 +95,9 @@ def sample(
             ``cyclical`` returns.
         tolerance: of the tuner: how far temperatures may be off, relatively.
         jitter: noise on the copies of a module, relative to each tensor's size.
+        descent: steps at most of an optimisation (Adam) before the warm-up; it ends once it gains
+            less than the thermal energy. None makes up to four times ``warmup`` for a loss on
+            data whose step is to be found, unless an ``Ensemble`` is the start; 0 makes none.
         keep: patterns of the parameters to record; None for all. Predictions need all.
         path: a folder to which draws are written as they come; if it has a trace of the same
             sampling, that is continued, also after the process was killed. Needs safetensors.
@@ -118,7 +123,7 @@ def sample(
     """
     plan = Plan(
         chains, warmup, draws, thin, temperature, temperature_factor, step_size, friction, scheme,
-        adjust, seed, prior, tolerance, jitter, memory,
+        adjust, seed, prior, tolerance, jitter, memory, descent,
     )  # fmt: skip
     if schedule is not None and not callable(schedule):
         raise TypeError(f"schedule must be a function of the step, got {schedule!r}")
@@ -139,7 +144,8 @@ def sample(
     moving = Chains(target, rules or {}, plan.seeds, dynamics)
     names = list(moving.weights)
     recorder = Recorder(names, keep, check_observables(observables, names))
-    run = Sampling(plan, target, moving, recorder, schedule, batch_size, path)
+    down = plan.steps_down(data is not None and not isinstance(model, Ensemble))
+    run = Sampling(plan, target, moving, recorder, schedule, batch_size, path, down)
     trace = run.complete(progress)
     trace.warn(stacklevel=2)
     return trace
@@ -156,6 +162,7 @@ class Sampling:
         schedule: of the temperature.
         batch_size: as given.
         path: the folder of the trace, if there is one.
+        down: steps of the descent at most.
     """
 
     def __init__(
@@ -167,7 +174,9 @@ class Sampling:
         schedule: Callable[[int], float] | None,
         batch_size: int | None,
         path: str | os.PathLike[str] | None,
+        down: int = 0,
     ) -> None:
+        self._down = down
         self.plan, self.target, self.chains, self.recorder = plan, target, chains, recorder
         self._schedule = schedule
         self._factor: float | None = 1.0
@@ -298,7 +307,8 @@ class Sampling:
         """
         plan = self.plan
         try:
-            with _bar(progress, plan.warmup + plan.draws * plan.thin) as report:
+            steps = self._down + plan.warmup + plan.draws * plan.thin
+            with _bar(progress, steps) as report:
                 if not self._start:
                     self._warm_up(report)
                 while self._store.draws < plan.draws:
@@ -316,12 +326,14 @@ class Sampling:
 
     def _warm_up(self, report: Callable[[int], None]) -> None:
         plan, tested = self.plan, self._tested
+        made = Descent(self.chains, report).run(self._down) if self._down else 0
         settle = (lambda: None) if tested is None else tested.forget
         warm = WarmUp(self.chains, self._step, settle, plan.adjust, plan.tolerance, report)
         if plan.step_size is None:
             self.tuning = warm.tuned(plan.warmup)
         else:
             self.tuning = warm.plain(plan.warmup)
+        self.tuning.descent = made
         if tested is not None:
             tested.write()
             tested.forget()

@@ -46,6 +46,7 @@ class Tuning:
         configurational: temperature of the positions over τ, if it was read.
         tried: every step size that was used, with the reason for the change.
         settled: whether the temperatures agreed with τ in the end, as far as they were read.
+        descent: steps of the optimisation before the warm-up.
     """
 
     step_size: float
@@ -57,6 +58,7 @@ class Tuning:
     configurational: Ratio | None = None
     tried: list[tuple[float, str]] = field(default_factory=list)
     settled: bool = True
+    descent: int = 0
 
     def __str__(self) -> str:
         return f"step_size={self.step_size:.4g}: {self.reason}"

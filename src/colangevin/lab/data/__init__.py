@@ -14,16 +14,19 @@ from colangevin.lab.data.idx import ImageData, fashion_mnist, mnist
 from colangevin.lab.data.planar import Blobs, Circles, Noise
 from colangevin.lab.data.spirals import FOUR_TURNS, TWO_TURNS, Spiral
 from colangevin.lab.data.trigonometric import Trigonometric
+from colangevin.lab.data.uci import UCI_TABLES, Table, uci
 
 __all__ = [
     "FOUR_TURNS",
     "TWO_TURNS",
+    "UCI_TABLES",
     "Blobs",
     "Circles",
     "Corpus",
     "ImageData",
     "Noise",
     "Spiral",
+    "Table",
     "Trigonometric",
     "Vocabulary",
     "batchify",
@@ -35,6 +38,7 @@ __all__ = [
     "penn_treebank",
     "random_crop",
     "random_flip",
+    "uci",
     "wikitext2",
     "windows",
 ]

@@ -8,6 +8,7 @@ A data directory has one folder per dataset, with the official file names::
     cifar-10-batches-py/    data_batch_1 ... data_batch_5, test_batch
     ptb/                    ptb.train.txt, ptb.valid.txt, ptb.test.txt
     wikitext-2/             wiki.train.tokens, wiki.valid.tokens, wiki.test.tokens
+    uci/                    airfoil.data, concrete.data, energy.data, yacht.data
 
 Name it in a call, or in the environment variable ``COLA_DATA``. What is in neither place is
 downloaded once into the cache, which needs ``pip install ".[cli,data]"``.

@@ -119,4 +119,14 @@ SOURCES: dict[str, Source] = {
         archive="wikitext-2-v1.zip",
         archive_md5="542ccefacc6c27f945fb54453812b3cd",
     ),
+    "uci": Source(
+        md5={
+            "airfoil.data": "951858ceaa27589e96d03af87a56b791",
+            "concrete.data": "3b402437064a2417eb3957b64a28b453",
+            "energy.data": "ca41030c9abce3a8f37984bf026fbf90",
+            "yacht.data": "dea49875fae8197f86228c47ac8edbad",
+        },
+        # The tables as Microcanonical Langevin Ensembles (MILE) use them.
+        addresses=("https://raw.githubusercontent.com/EmanuelSommer/MILE/main/data/",),
+    ),
 }

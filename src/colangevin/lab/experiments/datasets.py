@@ -16,6 +16,7 @@ LOADERS: dict[str, Callable[[Path | None], Any]] = {
     "cifar-10": partial(data.cifar10, batches=(1, 2)),  # no experiment needs more
     "ptb": data.penn_treebank,
     "wikitext-2": data.wikitext2,
+    "uci": lambda directory: {name: data.uci(name, directory) for name in data.UCI_TABLES},
 }
 
 

@@ -16,6 +16,7 @@ from colangevin.lab.experiments import (
     partitioned_spirals,
     partitioned_temperature,
     partitioned_trigonometric,
+    posterior_uci,
     spiral_classifiers,
     spiral_curvature,
     spiral_gradients,
@@ -44,6 +45,7 @@ _ALL: tuple[Experiment, ...] = (
     partitioned_overfitting.EXPERIMENT,
     partitioned_noise.EXPERIMENT,
     background.EXPERIMENT,
+    posterior_uci.EXPERIMENT,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

@@ -1,0 +1,83 @@
+"""The experiments on posteriors, at their smallest scale on data made here."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from colangevin.lab.data import Table
+from colangevin.lab.experiments import datasets, posterior_uci
+from colangevin.lab.experiments.experiment import VERDICTS, Job
+from colangevin.lab.experiments.job_log import Log
+from colangevin.lab.experiments.records import Records, read_record
+from colangevin.lab.experiments.registry import EXPERIMENTS
+from colangevin.lab.experiments.results import results_of
+from colangevin.lab.experiments.running import reproduce
+from small_data import stop_after
+
+
+def rows(count: int, columns: int) -> Table:
+    generator = torch.Generator().manual_seed(columns)
+    inputs = torch.randn(count, columns, generator=generator, dtype=torch.float64)
+    return Table(inputs, inputs.sum(dim=1) + 0.1 * inputs[:, 0] ** 2)
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = {"airfoil": rows(60, 5), "yacht": rows(40, 6)}
+    monkeypatch.setitem(datasets.LOADERS, "uci", lambda directory: tables)
+    monkeypatch.setattr("colangevin.lab.experiments.tasks.processors", lambda: 1)
+
+
+def checked(name: str, out: Path) -> Records:
+    """Every job makes a record, and records make a table, figures and verdicts."""
+    records = reproduce(EXPERIMENTS[name], "smoke", out=out, jobs=1)
+    planned = EXPERIMENTS[name].jobs(EXPERIMENTS[name].settings("smoke", None, 0))
+    assert [record.complete for record in records.values()] == [True] * len(planned)
+    assert not list((out / name).glob("*.trace"))
+    whole = [
+        replace(r, settings={**r.settings, "scale": "full"}, complete=True)
+        for r in records.values()
+    ]
+    results = results_of(Records(whole, out / name))
+    assert results.claims and all(claim.verdict in VERDICTS for claim in results.claims)
+    assert results.table.rows and results.figures()
+    return records
+
+
+def test_uci(tmp_path: Path) -> None:
+    records = checked("posterior-uci", tmp_path)
+    final = records["airfoil-posterior"].final
+    assert len(final["rmse"]) == 2 and len(final["coverage"][0]) == 10
+    trained = records["airfoil-ensemble"].final
+    assert trained["members"] == posterior_uci.members_of(records["airfoil-ensemble"].settings)
+    assert trained["passes"] >= 2 * 100
+
+
+@pytest.mark.parametrize("kind", ["posterior", "ensemble"])
+def test_a_job_that_is_stopped_goes_on_exactly(kind: str, tmp_path: Path) -> None:
+    settings = EXPERIMENTS["posterior-uci"].settings("smoke", None, 0)
+    job = next(j for j in EXPERIMENTS["posterior-uci"].jobs(settings) if j.name == f"yacht-{kind}")
+    job = Job(job.experiment, job.name, {**job.settings, "epochs": 6})
+    found = []
+    for name, ends in (("whole", [10**9]), ("parts", [3, 5, 10**9])):
+        (tmp_path / name).mkdir()
+        for calls in ends:
+            log = Log(job, tmp_path / name, progress=stop_after(calls))
+            log._reported = -1e9
+            posterior_uci.run(job, log)
+        found.append(read_record(tmp_path / name / f"{job.name}.json"))
+    whole, parts = found
+    assert parts.complete and parts.final == whole.final and parts.history == whole.history
+
+
+def test_the_split_is_that_of_scikit_learn() -> None:
+    """The first rows that ``train_test_split(range(10), test_size=0.2, random_state=0)`` gives."""
+    table = Table(torch.arange(10.0).double().view(10, 1), torch.arange(10.0).double())
+    test = posterior_uci.split(table, 0).test
+    train = posterior_uci.split(table, 0).train
+    scale = float(train.targets[1] - train.targets[0])
+    assert train.targets.mean().abs() < 1e-6 and len(test.targets) == 2
+    # 2 and 8 are held out; the training part begins with 4, 9.
+    assert float(test.targets[1] - test.targets[0]) / scale == pytest.approx(6 / 5, rel=1e-5)

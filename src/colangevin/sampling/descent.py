@@ -2,8 +2,9 @@
 
 From random weights a network may have thousands of τ more energy than the posterior has. Dynamics
 at the temperature τ come down slowly, and with a step that the steepest place allows. Adam's
-directions, with a projection after each step, come down fast. They end where less is gained than what the
-temperature gives back: in equilibrium U is about d τ/2 above its minimum for d degrees of freedom.
+directions, with a projection after each step, come down fast. They end where less is gained than
+what the temperature gives back: in equilibrium U is about d τ/2 above its minimum for d degrees of
+freedom.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def uci(
     verify: bool = True,
     download: bool = True,
 ) -> Table:
-    """A regression table: noise of airfoils, strength of concrete, heat of houses, drag of yachts.
+    r"""A regression table: noise of airfoils, strength of concrete, heat of houses, drag of yachts.
 
     Args:
         name: ``airfoil``, ``concrete``, ``energy`` or ``yacht``.
@@ -52,7 +52,7 @@ def uci(
         >>> import pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as data:  # two rows take the place of 308
         ...     pathlib.Path(data, "uci").mkdir()
-        ...     _ = pathlib.Path(data, "uci", "yacht.data").write_text("1 2 3 4 5 6 7\\n" * 2)
+        ...     _ = pathlib.Path(data, "uci", "yacht.data").write_text("1 2 3 4 5 6 7\n" * 2)
         ...     table = uci("yacht", data, verify=False)
         >>> table.inputs.shape, table.targets
         (torch.Size([2, 6]), tensor([7., 7.], dtype=torch.float64))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from colangevin import checks
+from colangevin.lab.models.cross_entropy import linear_cross_entropy
 
 
 class PositionalEncoding(nn.Module):
@@ -110,9 +111,28 @@ class TransformerLM(nn.Module):
         Raises:
             ValueError: if there are more positions than the encoding has.
         """
+        result: Tensor = self.output(self.features(tokens))
+        return result
+
+    def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross entropy of the tokens that follow, without a tensor of all logits.
+
+        Args:
+            tokens: as in ``forward``.
+            targets: the tokens that follow, in one dimension.
+
+        Example:
+            >>> model = TransformerLM(vocabulary=50, size=8, heads=2, hidden=16)
+            >>> model.loss(torch.zeros(7, 3, dtype=torch.int64), torch.arange(21)).shape
+            torch.Size([])
+        """
+        return linear_cross_entropy(self.output, self.features(tokens).flatten(0, 1), targets)
+
+    def features(self, tokens: Tensor) -> Tensor:
+        """What the output layer gets: (length, n, size)."""
         if len(tokens) > len(self.position.waves):
             raise ValueError(f"{len(tokens)} positions, but at most {len(self.position.waves)}")
         mask = nn.Transformer.generate_square_subsequent_mask(len(tokens), device=tokens.device)
         vectors = self.position(self.embedding(tokens) * math.sqrt(self.size))
-        result: Tensor = self.output(self.encoder(vectors, mask=mask, is_causal=True))
+        result: Tensor = self.encoder(vectors, mask=mask, is_causal=True)
         return result

@@ -165,6 +165,42 @@ def unconstrained_pieces() -> Pieces:
     )
 
 
+def massive_a(q: Tensor, p: Tensor, h: float, mass: Tensor) -> State:
+    """(2.53a): q + h M^{-1} p, for a diagonal M."""
+    return q + h * p / mass, p
+
+
+def massive_o(
+    q: Tensor, p: Tensor, h: float, friction: float, tau: float, noise: Tensor, mass: Tensor
+) -> State:
+    """(2.53c): e^{-gamma h} p + sqrt(tau (1 - e^{-2 gamma h})) M^{1/2} R."""
+    amplitude = math.sqrt(tau * (1.0 - math.exp(-2.0 * friction * h)))
+    return q, math.exp(-friction * h) * p + amplitude * torch.sqrt(mass) * noise
+
+
+def massive_overdamped(
+    q: Tensor, gradient: Tensor, h: float, tau: float, noise: Tensor, mass: Tensor
+) -> Tensor:
+    """(2.51) with a mass matrix: q - h M^{-1} G + sqrt(2 tau h) M^{-1/2} R."""
+    return q - h * gradient / mass + math.sqrt(2.0 * tau * h) * noise / torch.sqrt(mass)
+
+
+def massive_pieces(mass: Tensor) -> Pieces:
+    """State ``(q, p)``; the masses are the diagonal of M."""
+    return Pieces(
+        a=lambda s, h: massive_a(*s, h, mass),
+        b=lambda s, gradient, h: unconstrained_b(*s, gradient, h),
+        o=lambda s, h, friction, tau, r: massive_o(*s, h, friction, tau, r[0], mass),
+        overdamped=lambda s, grad, h, tau, r: (
+            massive_overdamped(s[0], grad, h, tau, r[0], mass),
+            s[1],
+        ),
+        residual=lambda s: torch.zeros(0, dtype=s[0].dtype),
+        cotangency=lambda s: torch.zeros(0, dtype=s[0].dtype),
+        position=lambda s: s[0],
+    )
+
+
 def general_jacobian(g: Constraint, q: Tensor, create_graph: bool = False) -> Tensor:
     """G(q) = nabla_q^T g(q), m x d, for g from R^d to R^m."""
     return jacobian(g, q, create_graph=create_graph)

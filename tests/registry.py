@@ -10,12 +10,22 @@ from dataclasses import dataclass, field
 import torch
 from torch import Size, Tensor
 
-from colangevin import Circle, Constraint, General, Orthogonal, Sphere, State, Unconstrained
+from colangevin import (
+    Circle,
+    Constraint,
+    General,
+    Massive,
+    Orthogonal,
+    Sphere,
+    State,
+    Unconstrained,
+)
 from colangevin.constraints.base import Draw, Vector
 from colangevin.integrators import Dynamics, parse
 
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 
+MASSES = torch.tensor([[0.5], [1.0], [9.0]], dtype=torch.float64)
 RADII = torch.tensor([[0.05], [0.5], [3.0]], dtype=torch.float64)
 
 
@@ -182,6 +192,8 @@ LAYOUT, SOLVER = 0.1, 0.03
 
 CASES = [
     Case("unconstrained", Unconstrained, ((3, 4),), no_violation),
+    Case("massive", lambda: Massive(4.0), ((3, 4),), no_violation, share=LAYOUT),
+    Case("masses", lambda: Massive(MASSES), ((3, 4),), no_violation),
     Case("circle", lambda: Circle(0.5), ((3, 4),), beyond(0.5)),
     Case("circle_radii", lambda: Circle(RADII), ((3, 4),), beyond(RADII)),
     Case("sphere", lambda: Sphere(0.8), ((2, 3),), beyond_norm(0.8)),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import reference as ref
-from colangevin import Circle, Constraint, General, Orthogonal, Sphere, Unconstrained
+from colangevin import Circle, Constraint, General, Massive, Orthogonal, Sphere, Unconstrained
 from registry import Case
 
 Tensors = list[Tensor]
@@ -81,6 +81,9 @@ def flat(batch_dims: int) -> Callable[[Tensors], Tensors]:
 def twin_of(case: Case) -> Twin:
     """The twin of a case; a new kind of constraint needs a branch of its own."""
     constraint: Constraint = case.make()
+    if isinstance(constraint, Massive):
+        mass = torch.as_tensor(constraint.mass, dtype=torch.float64)
+        return Twin([ref.massive_pieces(mass)], lambda ws: list(ws))
     if isinstance(constraint, Unconstrained):
         return Twin([ref.unconstrained_pieces()], lambda ws: list(ws))
     if isinstance(constraint, Circle):

@@ -6,6 +6,7 @@ Add a name here, as an import and in ``__all__``: ``colangevin.Name`` then works
 from colangevin.constraints import Circle as Circle
 from colangevin.constraints import Constraint as Constraint
 from colangevin.constraints import General as General
+from colangevin.constraints import Massive as Massive
 from colangevin.constraints import Orthogonal as Orthogonal
 from colangevin.constraints import Sphere as Sphere
 from colangevin.constraints import State as State
@@ -71,6 +72,7 @@ __all__ = [
     "General",
     "Langevin",
     "LangevinInLayers",
+    "Massive",
     "Multirate",
     "Orthogonal",
     "Prediction",

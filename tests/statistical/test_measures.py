@@ -26,7 +26,15 @@ from torch import Tensor
 
 import targets
 from chains import OVERDAMPED, Observable, Run, Target, estimates, integrate, optimize
-from colangevin.constraints import Circle, General, Orthogonal, Sphere, State, Unconstrained
+from colangevin.constraints import (
+    Circle,
+    General,
+    Massive,
+    Orthogonal,
+    Sphere,
+    State,
+    Unconstrained,
+)
 
 pytestmark = [
     pytest.mark.statistical,
@@ -391,9 +399,31 @@ def gaussian() -> Case:
     )
 
 
+def anisotropic() -> Case:
+    """The masses are like the stiffnesses 1 and 9; what is sampled does not depend on them."""
+    stiffness, masses = torch.tensor([1.0, 9.0]).double(), torch.tensor([1.0, 9.0]).double()
+    return Case(
+        Target(
+            Massive(masses),
+            torch.tensor([1.0, -0.5]),
+            lambda q: (q * q * stiffness).sum(dim=-1) / 2,
+            0.5,
+        ),
+        {
+            "soft": Known(lambda s: s.position[:, 0] ** 2, 0.5, (0.25, 1.0)),
+            # Noise that is not scaled makes it colder by the mass, overdamped hotter.
+            "stiff": Known(lambda s: s.position[:, 1] ** 2, 0.5 / 9, (0.5 / 81, 0.5)),
+            "together": Known(lambda s: s.position[:, 0] * s.position[:, 1], 0.0),
+        },
+    )
+
+
 @pytest.mark.parametrize(
     ("case", "word"),
     [
+        (anisotropic, "OBA"),
+        (anisotropic, OVERDAMPED),
+        (anisotropic, "BAOAB"),
         (circle, "OBA"),
         (circle, OVERDAMPED),
         (sphere, OVERDAMPED),

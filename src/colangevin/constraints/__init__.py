@@ -6,6 +6,7 @@ from colangevin.constraints.base import State as State
 from colangevin.constraints.base import Vector as Vector
 from colangevin.constraints.circle import Circle as Circle
 from colangevin.constraints.general import General as General
+from colangevin.constraints.massive import Massive as Massive
 from colangevin.constraints.orthogonal import Orthogonal as Orthogonal
 from colangevin.constraints.sphere import Sphere as Sphere
 from colangevin.constraints.unconstrained import Unconstrained as Unconstrained
@@ -14,6 +15,7 @@ __all__ = [
     "Circle",
     "Constraint",
     "General",
+    "Massive",
     "Orthogonal",
     "Outcome",
     "Sphere",

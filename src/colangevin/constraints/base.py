@@ -418,6 +418,20 @@ class Constraint(ABC):
         """``drift``, written over the tensors of ``state``."""
         return overwrite(state, self.drift(state, step))
 
+    def velocity(self, state: State) -> Tensor:
+        """How fast the weight moves, without the slack's part: the momentum, if masses are 1."""
+        return self.ambient_momentum(state)
+
+    def euler(
+        self, state: State, gradient: Tensor, step: Scalar, scale: Scalar, draw: Draw | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The Euler–Maruyama proposal q − step · G + scale · R: its position and its slack."""
+        position, slack = plus(state.position, gradient, -step), state.slack
+        if draw is not None:
+            position = plus(position, draw(position), scale)
+            slack = None if slack is None else plus(slack, draw(slack), scale)
+        return position, slack
+
     @abstractmethod
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """Bring an Euler–Maruyama proposal back to the manifold."""

@@ -136,11 +136,7 @@ def overdamped(
         >>> overdamped(Unconstrained(), state, torch.ones(1), 0.1, 0.0, None).position
         tensor([-0.1000])
     """
-    position = plus(state.position, gradient, -step)
-    slack = state.slack
-    if draw is not None:
-        position = plus(position, draw(position), scale)
-        slack = None if slack is None else plus(slack, draw(slack), scale)
+    position, slack = constraint.euler(state, gradient, step, scale, draw)
     if in_place:
         return constraint.project_(state, position, slack)
     return constraint.project(state, position, slack)

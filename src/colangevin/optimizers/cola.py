@@ -34,8 +34,8 @@ class CoLA(Optimizer):
     """Constrained Langevin dynamics: momentum, friction, temperature and hard constraints.
 
     Every parameter group may set ``constraint``, the step (``lr`` and ``momentum``, or
-    ``step_size`` and ``friction``), ``temperature``, ``scheme``, ``delayed_gradient`` and
-    ``weight_decay``. Unconstrained and at temperature 0, OBA is ``torch.optim.SGD``.
+    ``step_size`` and ``friction``), ``temperature``, ``scheme``, ``delayed_gradient``,
+    ``weight_decay`` and ``mass``. Unconstrained and at temperature 0, OBA is ``torch.optim.SGD``.
 
     Weights that are off their manifold are moved onto it at once, which is logged. Parameters that
     need no gradient are left alone.
@@ -52,6 +52,8 @@ class CoLA(Optimizer):
         step_size: h, in the place of ``lr``.
         friction: γ, in the place of ``momentum``; ``inf`` is overdamped.
         constraint: the constraint of groups that set none.
+        mass: of unconstrained weights: a positive number, or a tensor that broadcasts to them. A
+            weight moves as with lr / mass; what it samples stays the same.
         weight_decay: adds weight_decay · θ to the gradient.
         strict: refuse weights that are off the manifold instead of moving them onto it.
         seed: of the noise, which is a function of the seed, the parameter's place, its count of
@@ -99,6 +101,7 @@ class CoLA(Optimizer):
         step_size: float | None = None,
         friction: float | None = None,
         constraint: Constraint | None = None,
+        mass: float | Tensor | None = None,
         weight_decay: float = 0.0,
         strict: bool = False,
         seed: int | None = None,
@@ -121,6 +124,7 @@ class CoLA(Optimizer):
             "scheme": scheme,
             "delayed_gradient": delayed_gradient,
             "constraint": constraint,
+            "mass": mass,
             "weight_decay": weight_decay,
             "thermostat": thermostat,
             "coupling": coupling,

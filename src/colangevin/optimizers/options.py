@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from colangevin import checks
-from colangevin.constraints import Constraint, Unconstrained
+from colangevin.constraints import Constraint, Massive, Unconstrained
 from colangevin.integrators.dynamics import Dynamics
 from colangevin.integrators.scheme import Scheme, parse
 from colangevin.optimizers import thermostats
@@ -27,6 +27,7 @@ GROUP_OPTIONS = (
     "scheme",
     "delayed_gradient",
     "constraint",
+    "mass",
     "weight_decay",
     "thermostat",
     "coupling",
@@ -60,11 +61,6 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
         raise TypeError(f"delayed_gradient must be True or False, got {delayed!r}")
     own, inherited = given.get("scheme"), defaults.get("scheme")
     scheme = thermostats.scheme_of(thermostat, own, inherited, delayed)
-    # A group that says None wants no constraint, whatever the optimizer's default is.
-    constraint = given["constraint"] if "constraint" in given else defaults.get("constraint")
-    constraint = Unconstrained() if constraint is None else constraint
-    if not isinstance(constraint, Constraint):
-        raise TypeError(f"constraint must be a colangevin constraint or None, got {constraint!r}")
     return {
         **_step(given, defaults, parse(scheme, delayed)),
         "temperature": checks.non_negative(
@@ -72,7 +68,7 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
         ),
         "scheme": scheme,
         "delayed_gradient": delayed,
-        "constraint": constraint,
+        "constraint": _geometry(given, defaults),
         "weight_decay": checks.non_negative(
             "weight_decay", _pick("weight_decay", given, defaults, 0.0)
         ),
@@ -131,6 +127,28 @@ def _pick(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any], last
         if options.get(name) is not None:
             return options[name]
     return last
+
+
+def _geometry(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Constraint:
+    """The constraint of a group, which has its masses in it.
+
+    A group that says None wants no constraint, or no mass, whatever the optimizer's default is.
+    """
+    constraint = given["constraint"] if "constraint" in given else defaults.get("constraint")
+    constraint = Unconstrained() if constraint is None else constraint
+    if not isinstance(constraint, Constraint):
+        raise TypeError(f"constraint must be a colangevin constraint or None, got {constraint!r}")
+    mass = given["mass"] if "mass" in given else defaults.get("mass")
+    if mass is None or (isinstance(constraint, Massive) and "mass" not in given):
+        return constraint
+    if type(constraint) is not Unconstrained:
+        raise ValueError(
+            f"mass is an option of groups without a constraint, got {mass!r} with {constraint!r}: "
+            "a geodesic has one speed for all of its weights. One mass m for all of them is the "
+            "same as lr / m with the same momentum; mass=None in a group takes no part in the "
+            "optimizer's mass"
+        )
+    return Massive(mass)
 
 
 def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], word: Scheme) -> dict[str, Any]:

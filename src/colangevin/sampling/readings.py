@@ -88,7 +88,7 @@ def _slope_along(
     _, forces = chains.energies(parts, ends)
     total = torch.zeros(len(chains), dtype=torch.float64)
     for part, end, force in zip(parts, ends, forces, strict=True):
-        product = force * part.batch.constraint.ambient_momentum(end)
+        product = force * part.batch.constraint.velocity(end)
         total += part.batch.per_member(product.flatten(1).sum(dim=1)).double()
     return total
 

@@ -73,6 +73,8 @@ RULES: dict[str, cl.Constraint] = {
     "general.weight": cl.General(ellipse),
     "above.weight": cl.General(ellipse, inequality=True),
     "o*.weight": cl.General(balance),
+    "tall.bias": cl.Massive(torch.linspace(0.5, 4.0, 7)),
+    "circle.bias": cl.Massive(2.0),
 }
 
 

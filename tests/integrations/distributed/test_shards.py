@@ -72,6 +72,8 @@ def test_every_way_to_work_occurs(two: World, three: World) -> None:
             "above.weight": "whole",
             "one.weight": "whole",
             "other.weight": "whole",
+            "tall.bias": "copies",
+            "circle.bias": "copies",
         }
     sizes = [found["sizes"] for found in three.run(shard_cases.ways)]
     assert [size["other.weight"] for size in sizes] == [2, 0, 0]  # on two ranks there is nothing

@@ -106,7 +106,7 @@ def run(job: Job, log: Log) -> None:
     batches = list(windows(batchify(tokens, settings["batch_tokens"] // ROWS), ROWS))
     work = training.Training(
         begin=lambda: begin(settings, len(corpus.vocabulary), log.device),
-        loss=lambda model, items: model.loss(*batches[int(items)]),  # type: ignore[operator]
+        loss=lambda model, items: batch_loss(model, *batches[int(items)]),
         measure=lambda model: {"valid_loss": mean_loss(model, valid)},
         items=len(batches),
         batch_size=1,
@@ -171,7 +171,13 @@ def circles(radii: Settings) -> dict[Any, Constraint]:
     }
 
 
-def mean_loss(model: TransformerLM, tokens: Tensor) -> float:
+def batch_loss(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
+    """Cross entropy of the tokens that follow."""
+    assert isinstance(model, TransformerLM)
+    return model.loss(tokens, targets)
+
+
+def mean_loss(model: nn.Module, tokens: Tensor) -> float:
     """Mean loss of a text, cut into sequences as in training.
 
     Example:
@@ -181,7 +187,7 @@ def mean_loss(model: TransformerLM, tokens: Tensor) -> float:
     """
     total, count = 0.0, 0
     for inputs, targets in _cut(tokens):
-        total += float(model.loss(inputs, targets).detach()) * len(targets)
+        total += float(batch_loss(model, inputs, targets)) * len(targets)
         count += len(targets)
     return total / count
 

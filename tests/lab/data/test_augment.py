@@ -4,7 +4,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from colangevin.lab.data.augment import channel_statistics, normalise, random_crop, random_flip
+from colangevin.lab.data.augment import (
+    channel_statistics,
+    normalise,
+    random_brightness,
+    random_crop,
+    random_flip,
+)
 
 
 def generator(seed=1):
@@ -147,3 +153,19 @@ def test_images_of_other_types_are_not_normalised(dtype):
         normalise(torch.ones(1, 1, 2, 2, dtype=dtype), [0.5], [0.25])
     with pytest.raises(ValueError, match="std must be positive"):
         normalise(torch.ones(1, 1, 2, 2), [0.5], [float("nan")])
+
+
+def test_brightness_is_one_factor_per_image_within_the_strength():
+    images = torch.full((200, 3, 2, 2), 0.5)
+    factors = random_brightness(images, 0.05, generator=generator()) / images
+    assert factors.amin() >= 0.95 and factors.amax() <= 1.05
+    assert factors.amax() > 1.04 and factors.amin() < 0.96
+    assert torch.equal(factors, factors[:, :1, :1, :1].expand_as(factors))
+
+
+def test_brightness_stays_within_the_type():
+    white = torch.full((50, 1, 1, 1), 255, dtype=torch.uint8)
+    changed = random_brightness(white, 0.5, generator=generator())
+    assert changed.dtype == torch.uint8 and changed.max() == 255 and changed.min() < 200
+    with pytest.raises(ValueError, match="strength must be 0 to 1, got 2"):
+        random_brightness(white, 2.0)

@@ -1,4 +1,4 @@
-"""The experiments of chapter 3: each at its smallest scale, and what they share."""
+"""The experiments of chapters 3 and 6.2: each at its smallest scale, and what they share."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ SMALL = [
     "partitioned-noise",
     "background",
     "loss-paths",
+    "boundary-digits",
 ]
 
 

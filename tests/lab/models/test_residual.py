@@ -24,6 +24,16 @@ def test_standard_networks_have_the_known_number_of_parameters(depth, expected):
     assert len(norms) == len(convolutions)
 
 
+def test_without_normalisation_the_convolutions_have_biases():
+    with torch.device("meta"):
+        plain, usual = resnet(18, norm=False), resnet(18)
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in plain.modules())
+    # A bias in the place of a scale and a shift.
+    norms = sum(m.num_features for m in usual.modules() if isinstance(m, nn.BatchNorm2d))
+    assert parameters(plain) == parameters(usual) - norms
+    assert resnet((1, 1), width=2, norm=False)(torch.zeros(1, 3, 8, 8)).shape == (1, 10)
+
+
 def test_stages_halve_the_image_and_double_the_channels():
     model = resnet((1, 2, 1), width=4)
     shapes = []

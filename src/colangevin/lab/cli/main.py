@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 
 
-SCALES = ("smoke", "laptop", "full")
+SCALES = ("smoke", "laptop", "full", "paper")
 
 
 def _experiments(incomplete: str) -> list[str]:

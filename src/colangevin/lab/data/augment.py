@@ -83,6 +83,38 @@ def random_flip(
     return torch.where((draws < probability).view(-1, 1, 1, 1), images.flip(-1), images)
 
 
+def random_brightness(
+    images: Tensor, strength: float, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Make every image brighter or darker, by a factor from 1 - strength to 1 + strength.
+
+    Args:
+        images: (n, channels, height, width): ``uint8``, of which 255 is the brightest, or floating
+            point, of which 1 is.
+        strength: largest change, 0 to 1.
+        generator: source of randomness; the global one by default.
+
+    Returns:
+        Images of the same shape and type; what would be brighter than the brightest is that.
+
+    Raises:
+        ValueError: if the shape is not that of a batch of images, or the strength is none.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> random_brightness(torch.full((1, 1, 1, 2), 0.5), 0.1, generator=generator)
+        tensor([[[[0.4996, 0.4996]]]])
+    """
+    _require_batch(images)
+    if not 0.0 <= strength <= 1.0:
+        raise ValueError(f"strength must be 0 to 1, got {strength}")
+    device = images.device if generator is None else generator.device
+    draws = torch.rand(len(images), 1, 1, 1, generator=generator, device=device).to(images.device)
+    brightest = 255.0 if images.dtype == torch.uint8 else 1.0
+    changed = images * (1 + strength * (2 * draws - 1))
+    return changed.clamp(0.0, brightest).to(images.dtype)
+
+
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """Bring every channel to mean 0 and standard deviation 1.
 

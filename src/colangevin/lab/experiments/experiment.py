@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Settings: TypeAlias = Mapping[str, Any]
 """Plain JSON values: everything that determines a result, with ``scale``, ``runs``, ``seed``."""
 
-SCALES = ("smoke", "laptop", "full")
+SCALES = ("smoke", "laptop", "full", "paper")
 
 REPRODUCED = "reproduced"
 ORDERING = "reproduced in ordering only"

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colangevin.diagnostics import Line, LossPath, loss_paths
+from colangevin.diagnostics import Line, loss_paths
 from colangevin.ensemble import Ensemble
 from colangevin.lab.data import Spiral
 from colangevin.lab.experiments import datasets, ensembles, partitioned
 from colangevin.lab.experiments.adam import AdamEnsemble
 from colangevin.lab.experiments.experiment import Experiment, Job, Settings, seeds_of
 from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.path_findings import NAME, claims, figures, table
+from colangevin.lab.experiments.path_findings import NAME, by_line, claims, figures, table
 from colangevin.lab.models import mlp
 
 FULL: dict[str, Any] = {
@@ -237,7 +237,7 @@ def run(job: Job, log: Log) -> None:
     tests = data.test_inputs, data.test_targets
     paths = loss_paths(model, lines, loss, *tests, settings["points"], at_once=_at_once(settings))
     final: dict[str, Any] = {
-        "paths": _by_line(paths),
+        "paths": by_line(paths),
         "accuracy": {n: one.evaluate(accuracy, *tests) for n, one in trained.items()},
         "loss": {n: one.evaluate(loss, *tests) for n, one in trained.items()},
     }
@@ -270,19 +270,6 @@ def lines_of(
                 found[f"start to other start/{run_}"] = Line(start, other)
             else:
                 found[f"{name}/{run_}"] = Line(start, end)
-    return found
-
-
-def _by_line(paths: Mapping[str, LossPath]) -> dict[str, Any]:
-    """For each line the losses of every run, with shape, height and place of the barrier."""
-    found: dict[str, Any] = {}
-    for key, path in paths.items():
-        line = key.rpartition("/")[0]
-        own = found.setdefault(line, {"losses": [], "shape": [], "height": [], "alpha": []})
-        own["losses"].append(path.losses.tolist())
-        own["shape"].append(path.shape)
-        own["height"].append(path.barrier.height)
-        own["alpha"].append(path.barrier.alpha)
     return found
 
 

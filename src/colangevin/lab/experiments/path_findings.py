@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from colangevin.diagnostics import LossPath
 from colangevin.lab.experiments.comparing import Measured, ahead
-from colangevin.lab.experiments.curves import COLORS, band, say_bands
+from colangevin.lab.experiments.curves import COLORS, STYLES, band, say_bands
 from colangevin.lab.experiments.experiment import (
     NOT_REPRODUCED,
     ORDERING,
@@ -35,6 +36,19 @@ TITLES = {
 WORDS = {"adam": "Adam", "adlala": "AdLaLa"}
 
 
+def by_line(paths: Mapping[str, LossPath]) -> dict[str, Any]:
+    """For each line the losses of every run, with shape, height and place of the barrier."""
+    found: dict[str, Any] = {}
+    for key, path in paths.items():
+        line = key.rpartition("/")[0]
+        own = found.setdefault(line, {"losses": [], "shape": [], "height": [], "alpha": []})
+        own["losses"].append(path.losses.tolist())
+        own["shape"].append(path.shape)
+        own["height"].append(path.barrier.height)
+        own["alpha"].append(path.barrier.alpha)
+    return found
+
+
 def figures(records: Records) -> dict[str, Figure]:
     """Lines of all jobs, and the surfaces."""
     from matplotlib.figure import Figure
@@ -58,11 +72,17 @@ def figures(records: Records) -> dict[str, Figure]:
 
 
 def _lines(axis: Any, record: Record) -> None:
-    alphas = np.linspace(0, 1, record.settings["points"])
-    for index, (line, own) in enumerate(record.final["paths"].items()):
+    draw_lines(axis, {WORDS.get(name, name): own for name, own in record.final["paths"].items()})
+
+
+def draw_lines(axis: Any, paths: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw losses along lines by name, means over the runs; the whole network is dashed."""
+    for index, (name, own) in enumerate(paths.items()):
         losses = np.array(own["losses"], dtype=float).T
-        style = {"color": COLORS[index % len(COLORS)], "label": f"{WORDS.get(line, line)}"}
-        band(axis, alphas.tolist(), losses, linestyle="--" if line == "all" else "-", **style)
+        alphas = np.linspace(0, 1, len(losses)).tolist()
+        dashes = "--" if name in ("all", "whole") else STYLES[index // len(COLORS)]
+        style = {"color": COLORS[index % len(COLORS)], "label": name, "linestyle": dashes}
+        band(axis, alphas, losses, **style)
     axis.set(xlabel="α: from start to end", ylabel="test loss")
     axis.set_yscale("log")
     axis.grid(alpha=0.3)
@@ -85,7 +105,13 @@ def _surfaces(records: Mapping[str, Record]) -> Figure:
     return figure
 
 
-def _shapes(own: Mapping[str, Any]) -> str:
+def shapes(own: Mapping[str, Any]) -> str:
+    """How many runs have which shape, such as ``2 monotone, 1 barrier``.
+
+    Example:
+        >>> shapes({"shape": ["barrier", "monotone", "monotone"]})
+        '2 monotone, 1 barrier'
+    """
     counts = {shape: own["shape"].count(shape) for shape in ("monotone", "plateau", "barrier")}
     return ", ".join(f"{count} {shape}" for shape, count in counts.items() if count)
 
@@ -101,7 +127,7 @@ def table(records: Records) -> Table:
                 [
                     TITLES[job],
                     WORDS.get(line, line),
-                    _shapes(own),
+                    shapes(own),
                     heights.text(3),
                     f"{mean_std(ends)[0]:.3f}",
                 ]
@@ -125,7 +151,7 @@ def _without(text: str, own: Mapping[str, Any]) -> Claim:
     """The claim that no line has a barrier."""
     barriers = own["shape"].count("barrier")
     verdict = REPRODUCED if not barriers else NOT_REPRODUCED
-    return Claim(text, "no barrier", _shapes(own), verdict)
+    return Claim(text, "no barrier", shapes(own), verdict)
 
 
 def _with(text: str, own: Mapping[str, Any]) -> Claim:
@@ -135,7 +161,7 @@ def _with(text: str, own: Mapping[str, Any]) -> Claim:
     if runs > barriers > runs / 2:
         verdict = ORDERING
     heights = Measured("", [float(h or 0.0) for h in own["height"]])
-    ours = f"{_shapes(own)}; height {heights.text(3)}"
+    ours = f"{shapes(own)}; height {heights.text(3)}"
     return Claim(text, "barrier", ours, verdict, "" if verdict == REPRODUCED else "not in all runs")
 
 
@@ -251,10 +277,10 @@ def _layers(records: Records) -> list[Claim]:
 
 
 def _share(text: str, owns: Sequence[Mapping[str, Any]], wanted: bool) -> Claim:
-    shapes = [shape for own in owns for shape in own["shape"]]
-    share = shapes.count("barrier") / len(shapes)
+    found = [shape for own in owns for shape in own["shape"]]
+    share = found.count("barrier") / len(found)
     right = share > 0.5 if wanted else share == 0.0
     verdict = REPRODUCED if right else NOT_REPRODUCED
     stated = "barriers" if wanted else "monotone"
-    ours = f"{shapes.count('barrier')} of {len(shapes)} lines have a barrier"
+    ours = f"{found.count('barrier')} of {len(found)} lines have a barrier"
     return Claim(text, stated, ours, verdict, "taken as more than half" if wanted else "")

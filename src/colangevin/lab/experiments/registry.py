@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from colangevin.lab.experiments import (
     background,
+    boundary_digits,
     cifar_orthogonal,
     demo,
     depth_orthogonal,
@@ -17,6 +18,7 @@ from colangevin.lab.experiments import (
     partitioned_temperature,
     partitioned_trigonometric,
     posterior_uci,
+    residual_paths,
     spiral_classifiers,
     spiral_curvature,
     spiral_gradients,
@@ -44,6 +46,8 @@ _ALL: tuple[Experiment, ...] = (
     partitioned_trigonometric.EXPERIMENT,
     partitioned_overfitting.EXPERIMENT,
     partitioned_noise.EXPERIMENT,
+    residual_paths.EXPERIMENT,
+    boundary_digits.EXPERIMENT,
     background.EXPERIMENT,
     posterior_uci.EXPERIMENT,
 )

@@ -1,8 +1,19 @@
 """Networks for the experiments."""
 
 from colangevin.lab.models.dense import mlp
+from colangevin.lab.models.digits import VisionTransformer, digit_cnn
 from colangevin.lab.models.mobilenet import MobileNetV2
 from colangevin.lab.models.residual import ResNet, resnet
 from colangevin.lab.models.transformer import TransformerLM
+from colangevin.lab.models.vgg import VGG11
 
-__all__ = ["MobileNetV2", "ResNet", "TransformerLM", "mlp", "resnet"]
+__all__ = [
+    "VGG11",
+    "MobileNetV2",
+    "ResNet",
+    "TransformerLM",
+    "VisionTransformer",
+    "digit_cnn",
+    "mlp",
+    "resnet",
+]

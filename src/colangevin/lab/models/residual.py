@@ -1,4 +1,4 @@
-"""Residual networks for images of 32 x 32 pixels, with batch normalisation."""
+"""Residual networks for images of 32 x 32 pixels, with or without batch normalisation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from colangevin import checks
 _BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
 
 
+def _norm(width: int, norm: bool) -> nn.Module:
+    return nn.BatchNorm2d(width) if norm else nn.Identity()
+
+
 class BasicBlock(nn.Module):
     """Two 3 x 3 convolutions with batch normalisation, and the way past them.
 
@@ -18,6 +22,7 @@ class BasicBlock(nn.Module):
         channels: channels that come in.
         width: channels that go out.
         stride: 2 halves height and width.
+        norm: batch normalisation. Without it the convolutions have biases.
 
     Example:
         >>> import torch
@@ -25,18 +30,18 @@ class BasicBlock(nn.Module):
         torch.Size([1, 8, 3, 3])
     """
 
-    def __init__(self, channels: int, width: int, stride: int = 1) -> None:
+    def __init__(self, channels: int, width: int, stride: int = 1, norm: bool = True) -> None:
         super().__init__()
-        # The convolutions have no bias because batch normalisation would take it off again.
-        self.conv1 = nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
+        # No biases with batch normalisation, which would take them off again.
+        self.conv1 = nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=not norm)
+        self.bn1 = _norm(width, norm)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=not norm)
+        self.bn2 = _norm(width, norm)
         self.relu = nn.ReLU()
         self.shortcut = nn.Sequential()
         if stride != 1 or channels != width:
             self.shortcut = nn.Sequential(
-                nn.Conv2d(channels, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width)
+                nn.Conv2d(channels, width, 1, stride=stride, bias=not norm), _norm(width, norm)
             )
 
     def forward(self, images: Tensor) -> Tensor:
@@ -57,6 +62,7 @@ class ResNet(nn.Module):
         width: channels in the first stage.
         classes: number of outputs.
         channels: channels of the images.
+        norm: batch normalisation. Without it the convolutions have biases.
 
     Raises:
         ValueError: if a number is not positive, or there is no stage.
@@ -69,7 +75,13 @@ class ResNet(nn.Module):
     """
 
     def __init__(
-        self, blocks: Sequence[int], width: int = 64, classes: int = 10, channels: int = 3
+        self,
+        blocks: Sequence[int],
+        width: int = 64,
+        classes: int = 10,
+        channels: int = 3,
+        *,
+        norm: bool = True,
     ) -> None:
         super().__init__()
         if not blocks:
@@ -79,16 +91,15 @@ class ResNet(nn.Module):
         for name, value in (("width", width), ("classes", classes), ("channels", channels)):
             checks.count(name, value)
         self.stem = nn.Sequential(
-            nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
+            nn.Conv2d(channels, width, 3, padding=1, bias=not norm), _norm(width, norm), nn.ReLU()
         )
         stages: list[nn.Module] = []
         before = width
         for number, count in enumerate(blocks):
             after = width * 2**number
-            first = BasicBlock(before, after, stride=1 if number == 0 else 2)
-            stages.append(
-                nn.Sequential(first, *(BasicBlock(after, after) for _ in range(count - 1)))
-            )
+            first = BasicBlock(before, after, stride=1 if number == 0 else 2, norm=norm)
+            rest = (BasicBlock(after, after, norm=norm) for _ in range(count - 1))
+            stages.append(nn.Sequential(first, *rest))
             before = after
         self.stages = nn.Sequential(*stages)
         self.head = nn.Linear(before, classes)
@@ -100,7 +111,12 @@ class ResNet(nn.Module):
 
 
 def resnet(
-    depth: int | Sequence[int] = 18, width: int = 64, classes: int = 10, channels: int = 3
+    depth: int | Sequence[int] = 18,
+    width: int = 64,
+    classes: int = 10,
+    channels: int = 3,
+    *,
+    norm: bool = True,
 ) -> ResNet:
     """The ResNet-18 or ResNet-34 for CIFAR images, or a smaller relative.
 
@@ -109,6 +125,7 @@ def resnet(
         width: channels in the first stage; 64 in the standard networks.
         classes: number of outputs.
         channels: channels of the images.
+        norm: batch normalisation. Without it the convolutions have biases.
 
     Returns:
         The network, which maps (n, channels, 32, 32) to logits (n, classes).
@@ -123,7 +140,7 @@ def resnet(
         19954
     """
     if not isinstance(depth, int):
-        return ResNet(depth, width, classes, channels)
+        return ResNet(depth, width, classes, channels, norm=norm)
     if depth not in _BLOCKS:
         raise ValueError(f"depth must be 18 or 34, or blocks such as (2, 2, 2), got {depth}")
-    return ResNet(_BLOCKS[depth], width, classes, channels)
+    return ResNet(_BLOCKS[depth], width, classes, channels, norm=norm)

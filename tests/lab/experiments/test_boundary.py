@@ -1,0 +1,155 @@
+"""boundary-digits: images between digits, targets, and what is found of groups."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import small_data
+from colangevin.lab.data.idx import ImageData
+from colangevin.lab.experiments import boundary_digits as boundary
+from colangevin.lab.experiments import boundary_findings as findings
+from colangevin.lab.experiments import datasets, digit_images
+from colangevin.lab.experiments import job_log as logs
+from colangevin.lab.experiments.job_log import Log, pack
+from colangevin.lab.experiments.records import Record, Records, read_records
+
+
+@pytest.fixture
+def digits(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (80, 28, 28), dtype=torch.uint8, generator=generator)
+    labels = torch.randint(10, (80,), generator=generator)
+    found = ImageData(images[:60], labels[:60], images[60:], labels[60:])
+    monkeypatch.setitem(datasets.LOADERS, "mnist", lambda directory: found)
+    return found
+
+
+def test_each_digit_is_in_three_pairs():
+    assert len(set(digit_images.PAIRS)) == 15
+    assert all(i < j for i, j in digit_images.PAIRS)
+    counts = [sum(digit in pair for pair in digit_images.PAIRS) for digit in range(10)]
+    assert counts == [3] * 10
+    inputs = digit_images.between(torch.randn(10, 100))
+    assert inputs.shape == (165, 100)
+
+
+def test_lines_begin_and_end_at_the_digits():
+    ends = torch.randn(10, 100)
+    lines = digit_images.between(ends).view(15, 11, 100)
+    for (i, j), line in zip(digit_images.PAIRS, lines, strict=True):
+        torch.testing.assert_close(line[0], ends[i])
+        torch.testing.assert_close(line[-1], ends[j])
+        torch.testing.assert_close(line[5], (ends[i] + ends[j]) / 2)
+
+
+def test_each_step_moves_both_networks_and_the_judge_learns():
+    images = torch.full((16, 28, 28), 255, dtype=torch.uint8)
+    forger = digit_images.Forger(images, 2, batch_size=8, seed=0)
+    before = [network[0].weight.clone() for network in forger.networks]
+    forger.advance()
+    first = forger.losses[0]
+    for network, weight in zip(forger.networks, before, strict=True):
+        assert not torch.equal(network[0].weight, weight)
+    for _ in range(60):
+        forger.advance()
+    assert forger.losses[0] < first - 0.3  # white images are told from forged ones
+
+
+def test_forger_goes_on_exactly():
+    images = torch.randint(256, (20, 28, 28), dtype=torch.uint8)
+    whole, parts = [digit_images.Forger(images, 1, 4, seed=3) for _ in range(2)]
+    for _ in range(4):
+        whole.advance()
+    for _ in range(2):
+        parts.advance()
+    again = digit_images.Forger(images, 1, 4, seed=9)
+    again.load_state_dict(parts.state_dict())
+    for _ in range(2):
+        again.advance()
+    noise = torch.randn(2, 100)
+    assert again.losses == whole.losses
+    assert torch.equal(again.draw(noise), whole.draw(noise))
+
+
+def test_choice_takes_the_clearest_image_of_each_digit():
+    images = torch.zeros(4, 28, 28, dtype=torch.uint8)
+    forger = digit_images.Forger(images, 1, 4, seed=0)
+    table = torch.rand(30, 10)
+    ends, clear = digit_images.choose(forger, lambda found: table[: len(found)], 30, seed=1)
+    noise = torch.randn(30, 100, generator=torch.Generator().manual_seed(502))
+    torch.testing.assert_close(ends, noise[table.argmax(dim=0)])
+    assert clear == table.max(dim=0).values.tolist()
+
+
+def test_climb_keeps_the_nearest_and_stops_within_the_tolerance():
+    way = boundary.Climb([97.5, 98.0], 0.05)
+    for step, reached in enumerate((90.0, 97.2, 97.46, 97.5, 98.2), start=1):
+        way.note(reached, step, torch.tensor([step]))
+    assert (way.found["97.5"]["step"], way.found["97.5"]["hit"]) == (3, True)
+    assert (way.found["98"]["step"], way.found["98"]["hit"]) == (5, False)
+    assert not way.done
+    way.note(97.97, 6, torch.tensor([6]))
+    assert way.done and way.found["98"]["accuracy"] == 97.97
+
+
+@pytest.mark.parametrize("calls", [2, 4, 8])
+def test_stopped_and_resumed_equals_uninterrupted(calls, digits, tmp_path: Path, monkeypatch):
+    """Stopped among the reference networks, in the generator, and among the others."""
+    monkeypatch.setattr(logs, "REPORT_SECONDS", -1.0)
+    (task,) = boundary.jobs(boundary.EXPERIMENT.settings("smoke", None, 0))
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    boundary.run(task, Log(task, tmp_path / "whole"))
+    stopped = Log(task, tmp_path / "parts", progress=small_data.stop_after(calls))
+    boundary.run(task, stopped)
+    assert not stopped.record.complete
+    boundary.run(task, Log(task, tmp_path / "parts"))
+    whole, parts = [read_records(tmp_path / name)["digits"] for name in ("whole", "parts")]
+    assert whole.final == parts.final
+
+
+def answers(labels):
+    """Probabilities (networks, images, 10) with 0.91 for the label."""
+    return 0.01 + 0.9 * torch.nn.functional.one_hot(torch.tensor(labels), 10)
+
+
+def test_row_of_known_labels():
+    """Images: both agree; A; C; both disagree; both agree on other labels."""
+    networks = answers([[1, 2, 3, 4, 5], [1, 0, 3, 0, 5]])
+    reference = torch.tensor([[1, 2, 3, 4, 6], [1, 2, 0, 1, 6]])
+    row = findings.row_of(networks, reference)
+    assert row.shares == {"A": 20.0, "B, disagree": 20.0, "B, agree": 20.0, "C": 20.0}
+    assert (row.all, row.two.mean) == (40.0, 40.0)
+    assert row.any_wrong == 40.0  # the second and the last
+    assert row.wrong.mean == pytest.approx(30.0)
+    assert row.softmax["C"].mean == pytest.approx(0.91)
+
+
+def faked(nine):
+    own = {"members": ["a", "b"], "accuracy": [97.5, 97.5], "hit": [True, False]}
+    groups = {
+        "nine": {
+            target: {**own, "answers": pack(answers(labels))} for target, labels in nine.items()
+        }
+    }
+    settings = {"scale": "paper", "seeds": 2, "features": 64, "forger_steps": 5}
+    reference = {"labels": pack(torch.zeros(2, 4, dtype=torch.uint8))}
+    final = {"groups": groups, "reference": reference}
+    return Records([Record("boundary-digits", "digits", 0, settings, final=final)])
+
+
+def test_verdicts_on_the_course():
+    fewer = {
+        "97.5": [[0, 0, 0, 0], [0, 1, 1, 1]],
+        "98": [[0, 0, 0, 0], [0, 0, 1, 1]],
+        "98.5": [[0, 0, 0, 0], [0, 0, 0, 1]],
+    }
+    more = dict(zip(fewer, reversed(fewer.values()), strict=True))
+    for nine, verdict in ((fewer, "reproduced in ordering only"), (more, "not reproduced")):
+        claims = {claim.text: claim for claim in findings.claims(faked(nine))}
+        assert claims["nine disagree: falls with the test accuracy, %"].verdict == verdict
+        claim = claims["type A: falls, %"]
+        assert claim.verdict == verdict
+        assert "the reference are 2 networks, no people" in claim.why
+        assert "not near 97.5 %: b 97.50" in claim.why

@@ -1,0 +1,189 @@
+"""residual-paths, on small files written here."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import small_data
+from colangevin.lab.experiments import job_log as logs
+from colangevin.lab.experiments import residual_paths as residual
+from colangevin.lab.experiments import residual_training
+from colangevin.lab.experiments.experiment import VERDICTS
+from colangevin.lab.experiments.job_log import Log
+from colangevin.lab.experiments.records import Record, Records, read_records
+from colangevin.lab.experiments.residual_training import BASE, groups, lines_of, narrow_layers
+from colangevin.lab.experiments.results import results_of
+from colangevin.lab.experiments.running import reproduce
+from colangevin.lab.models import VGG11, resnet
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted run at the smallest scale, and its data."""
+    data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
+    small_data.write_cifar(data)
+    with small_data.any_hash(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("colangevin.lab.experiments.tasks.processors", lambda: 1)
+        yield reproduce(residual.EXPERIMENT, "smoke", data=data, out=out, jobs=1), data
+
+
+def test_smoke(whole, tmp_path):
+    records, _ = whole
+    planned = residual.parts(residual.SCALES["smoke"])
+    assert {job: list(r.final["trainings"]) for job, r in records.items()} == {
+        job: list(own) for job, own in planned.items()
+    }
+    real = [replace(r, settings={**r.settings, "scale": "full"}) for r in records.values()]
+    results = results_of(Records(real, tmp_path))
+    assert len(results.claims) > 40
+    assert all(claim.verdict in VERDICTS for claim in results.claims)
+    assert all("reduced: 4 blocks of width 2" in claim.why for claim in results.claims)
+    assert set(results.figures()) == {
+        "decay-and-steps",
+        "starts",
+        "norms",
+        "blocks",
+        "data",
+        "parts",
+        "schemes",
+    }
+    assert results.table.rows
+    part = Records([records["fixed-steps"]])
+    assert residual.claims(part) and list(residual.figures(part)) == ["decay-and-steps"]
+
+
+def test_lines_end_at_the_same_loss_and_blocks_begin_elsewhere(whole):
+    paths = whole[0]["schemes-resnet"].final["trainings"]["base"]["paths"]
+    assert list(paths)[:7] == ["whole", "stem", "B1", "B2", "B3", "B4", "fc"]
+    ends = {own["losses"][0][-1] for own in paths.values()}
+    assert max(ends) - min(ends) < 1e-5
+    starts = {round(own["losses"][0][0], 5) for own in paths.values()}
+    assert len(starts) > 3
+    assert len(paths["whole"]["losses"][0]) == 11 and len(paths["B1"]["losses"][0]) == 3
+
+
+@pytest.mark.parametrize("job", ["random-labels", "resets"])
+def test_stopped_and_resumed_equals_uninterrupted(tmp_path, whole, job, monkeypatch):
+    monkeypatch.setattr(logs, "REPORT_SECONDS", -1.0)
+    records, data = whole
+    task = next(
+        item
+        for item in residual.jobs(residual.EXPERIMENT.settings("smoke", None, 0))
+        if item.name == job
+    )
+    threads = torch.get_num_threads()
+    torch.set_num_threads(records[job].versions["threads"])
+    try:
+        for progress in (small_data.stop_after(4), lambda done: True):
+            residual.run(task, Log(task, tmp_path, data, progress=progress))
+    finally:
+        torch.set_num_threads(threads)
+    assert read_records(tmp_path)[job].final == records[job].final
+
+
+def test_steps_and_decay_by_block():
+    model = resnet((1, 1), width=2)
+    options = {**BASE, "h": [0.1, 0.01], "decay": [0.0, 5e-4]}
+    inside, outside = groups(model, options, ["B2", "fc"])
+    assert (inside["lr"], inside["weight_decay"]) == (0.1, 0.0)
+    assert (outside["lr"], outside["weight_decay"]) == (0.01, 5e-4)
+    chosen = [p for n, p in model.named_parameters() if n.startswith(("stages.1.", "head."))]
+    assert [id(p) for p in inside["params"]] == [id(p) for p in chosen]
+    assert len(inside["params"]) + len(outside["params"]) == len(list(model.parameters()))
+    (only,) = groups(model, {**BASE, "h": 0.1}, [])
+    assert only["lr"] == 0.1
+
+
+def test_parts_of_a_block_cover_it():
+    model = resnet((1, 1, 1), width=2)
+    lines = lines_of(model, ["whole", "parts"])
+    names = {name for kind, found in lines.items() if kind != "whole" for name in found}
+    block = {
+        name
+        for name, tensor in model.state_dict().items()
+        if name.startswith("stages.2.") and tensor.is_floating_point()
+    }
+    assert names == block
+
+
+def test_layers_to_narrow():
+    barriers = [str(n) for n in range(4, 11)]
+    found = {which: narrow_layers({"narrow": which}, barriers) for which in ("one", "all", "free")}
+    assert found == {"one": [4], "all": list(range(4, 11)), "free": [1, 2, 3]}
+    assert narrow_layers(BASE, barriers) == []
+
+
+def test_first_states():
+    own = {name: torch.zeros_like(t) for name, t in resnet((1, 1), width=2).state_dict().items()}
+    end = {name: torch.ones_like(t) for name, t in own.items()}
+    state = {
+        "ends": {"a": [end]},
+        "done": {"a": [{"paths": {"whole": [1.0, 0.5, 0.9, 0.1, 0.0]}}]},
+    }
+
+    def ones(take, **more):
+        found = residual.first_state({"from": "a", "take": take, **more}, state, own, 0)
+        return None if found is None else {n for n, t in found.items() if bool((t == 1).all())}
+
+    block = {name for name in own if name.startswith("stages.1.")}
+    assert residual.first_state(None, state, own, 0) is own
+    assert ones("all") == set(own)
+    assert ones("B2") == block
+    assert ones("not B2") == set(own) - block
+    middle = residual.first_state({"from": "a", "take": "barrier", "offset": 0.1}, state, own, 0)
+    assert middle["head.weight"].unique().item() == pytest.approx(0.6)
+    state["done"]["a"][0]["paths"]["whole"] = [1.0, 0.5, 0.0]
+    assert ones("barrier", offset=0.0) is None
+
+
+def test_random_labels_end_once_they_are_learnt(tmp_path, whole, monkeypatch):
+    """One image is learnt at once."""
+    settings = residual.EXPERIMENT.settings("smoke", None, 0)
+    task = next(job for job in residual.jobs(settings) if job.name == "random-labels")
+    trainings = {"random-labels": task.settings["trainings"]["random-labels"]}
+    more = {"train_images": 1, "batch_size": 1, "label_epochs": 200, "trainings": trainings}
+    monkeypatch.setattr(residual_training, "augmented", lambda images, kind: images)
+    # Batch normalisation needs more than one value per channel: not of one image at one pixel.
+    task = replace(task, settings={**task.settings, **more, "pixels": 16, "width": 4})
+    log = Log(task, tmp_path, whole[1])
+    residual.run(task, log)
+    found = log.record.final["trainings"]["random-labels"]
+    assert found["train_accuracy"] == [1.0]
+    assert found["epochs"][0] < 200
+
+
+def test_measured_barriers_decide_where_they_are_asked_for(whole):
+    settings = dict(whole[0]["schemes-vgg"].settings)
+    names = list(residual_training.blocks_of(VGG11(2)))
+    paths = {name: [1.0, 0.5, 0.0] for name in names} | {"3": [1.0, 1.5, 0.0]}
+    done = {"base": [{"paths": paths}]}
+    for wanted, found in (("measured", ["3"]), ("stated", [str(n) for n in range(4, 11)])):
+        work = residual_training.Work({**settings, "barriers": wanted}, None, torch.device("cpu"))
+        assert residual.barriers_of(work, done) == found
+
+
+def faked(scale, accuracies):
+    path = {"losses": [[1.0, 0.5]], "shape": ["monotone"], "height": [0.0], "alpha": [None]}
+    trainings = {
+        name: {
+            "test_accuracy": values,
+            "train_accuracy": values,
+            "distance": [1.0] * len(values),
+            "paths": {"whole": path},
+        }
+        for name, values in accuracies.items()
+    }
+    settings = {**residual.PAPER, "scale": scale}
+    record = Record("residual-paths", "schemes-vgg", 0, settings, final={"trainings": trainings})
+    return Records([record])
+
+
+@pytest.mark.parametrize(("scale", "best"), [("paper", "reproduced"), ("full", "ordering only")])
+def test_verdicts_on_what_layers_without_barriers_tolerate(scale, best):
+    ahead = {"base": [0.92, 0.93], "h-low-free": [0.92, 0.93], "h-low-barrier": [0.90, 0.91]}
+    behind = {**ahead, "h-low-free": [0.85, 0.86]}
+    for accuracies, verdict in ((ahead, best), (behind, "not reproduced")):
+        claims = residual.claims(faked(scale, accuracies))
+        (cost,) = [claim for claim in claims if "costs" in claim.text]
+        assert cost.verdict.endswith(verdict)

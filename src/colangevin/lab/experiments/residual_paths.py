@@ -144,17 +144,17 @@ def parts(settings: Settings) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 NOTE = (
-    "The scale paper is the thesis's setting: ResNet-18 and VGG-11 on all of CIFAR-10, 100 epochs, "
-    "batches of 128, SGD with momentum 0.9, weight decay 5e-4, h = 0.1 and a tenth of it after each "
-    "third, 10 runs. Reduced at full: a ResNet of four blocks (8 to 64 channels) and a VGG-11 of 8 to "
-    "64 channels on 4,000 images of 16 x 16 pixels for 9 epochs, batches of 64; 3 runs for tables "
-    "6.2 and 6.4 and figures 6.3 and 6.8, 1 run for the others; lines from 500 test images. Blocks "
-    "with barriers are those that the thesis names (B2 to B4 of the ResNet, layers 4 to 10 of "
-    "VGG-11), because reduced networks have none to speak of; at the scale paper they are "
-    "those whose mean base line has one. Ours, because the text does not state them: less data is "
-    "20 %, large weight decay 2e-3, h = 0.01 without batch normalisation, random labels without "
-    "augmentation for at most 30 epochs. Not done: starts from ImageNet (figures 6.2A and half of "
-    "6.4). B: with barriers, NB: without"
+    "The scale paper is the thesis's setting: ResNet-18 and VGG-11 on all of CIFAR-10, 100 "
+    "epochs, batches of 128, SGD with momentum 0.9, weight decay 5e-4, h = 0.1 and a tenth of "
+    "it after each third, 10 runs. Reduced at full: a ResNet of four blocks (8 to 64 channels) "
+    "and a VGG-11 of 8 to 64 channels on 4,000 images of 16 x 16 pixels for 9 epochs, batches "
+    "of 64; 3 runs for tables 6.2 and 6.4 and figures 6.3 and 6.8, 1 run for the others; lines "
+    "from 500 test images. Blocks with barriers are those that the thesis names (B2 to B4 of "
+    "the ResNet, layers 4 to 10 of VGG-11), because reduced networks have none to speak of; at "
+    "the scale paper they are those whose mean base line has one. Ours, because the text does "
+    "not state them: less data is 20 %, large weight decay 2e-3, h = 0.01 without batch "
+    "normalisation, random labels without augmentation for at most 30 epochs. Not done: starts "
+    "from ImageNet (figures 6.2A and half of 6.4). B: with barriers, NB: without"
 )
 LONG = ("schemes-resnet", "schemes-vgg", "fixed-steps", "barrier-start")
 """Jobs with ``runs``; the others have ``other_runs``."""

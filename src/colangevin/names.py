@@ -34,6 +34,7 @@ from colangevin.optimizers import Langevin as Langevin
 from colangevin.optimizers import LangevinInLayers as LangevinInLayers
 from colangevin.optimizers import Multirate as Multirate
 from colangevin.optimizers import Rates as Rates
+from colangevin.optimizers import SimulatedTempering as SimulatedTempering
 from colangevin.optimizers import SubsetMultirate as SubsetMultirate
 from colangevin.optimizers import TemperatureScheduler as TemperatureScheduler
 from colangevin.optimizers import Violation as Violation
@@ -81,6 +82,7 @@ __all__ = [
     "ReplicaError",
     "SamplingWarning",
     "ShardedEnsemble",
+    "SimulatedTempering",
     "Sphere",
     "State",
     "SubsetMultirate",

@@ -24,6 +24,7 @@ from colangevin.optimizers.schedules import annealing as annealing
 from colangevin.optimizers.schedules import cyclical as cyclical
 from colangevin.optimizers.sgld import SGLD as SGLD
 from colangevin.optimizers.subset_multirate import SubsetMultirate as SubsetMultirate
+from colangevin.optimizers.tempering import SimulatedTempering as SimulatedTempering
 from colangevin.optimizers.violation import Violation as Violation
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "LangevinInLayers",
     "Multirate",
     "Rates",
+    "SimulatedTempering",
     "SubsetMultirate",
     "TemperatureScheduler",
     "Violation",

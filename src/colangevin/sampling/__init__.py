@@ -5,6 +5,12 @@ from colangevin.sampling.convergence import autocorrelation_time as autocorrelat
 from colangevin.sampling.convergence import ess as ess
 from colangevin.sampling.convergence import mcse as mcse
 from colangevin.sampling.convergence import rhat as rhat
+from colangevin.sampling.degeneracy import LearningCoefficient as LearningCoefficient
+from colangevin.sampling.degeneracy import learning_coefficient as learning_coefficient
+from colangevin.sampling.pictures import plot_autocorrelation as plot_autocorrelation
+from colangevin.sampling.pictures import plot_marginal as plot_marginal
+from colangevin.sampling.pictures import plot_reliability as plot_reliability
+from colangevin.sampling.pictures import plot_trace as plot_trace
 from colangevin.sampling.predictions import Interval as Interval
 from colangevin.sampling.predictions import Prediction as Prediction
 from colangevin.sampling.sampler import sample as sample
@@ -15,6 +21,7 @@ from colangevin.sampling.tuning import Tuning as Tuning
 
 __all__ = [
     "Interval",
+    "LearningCoefficient",
     "Prediction",
     "Summary",
     "Trace",
@@ -22,8 +29,13 @@ __all__ = [
     "autocorrelation",
     "autocorrelation_time",
     "ess",
+    "learning_coefficient",
     "load_trace",
     "mcse",
+    "plot_autocorrelation",
+    "plot_marginal",
+    "plot_reliability",
+    "plot_trace",
     "rhat",
     "sample",
 ]

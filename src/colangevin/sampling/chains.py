@@ -86,6 +86,7 @@ class Chains:
                 friction=dynamics.friction,
                 temperature=dynamics.temperatures[0],
                 scheme=dynamics.scheme,
+                seed=seeds[0],  # the engine replaces it by each chain's own
             )
 
         # The seed is an argument of the factory: a chain's start is its own.

@@ -39,6 +39,7 @@ def crossing(scale: float, power: int) -> float:
     return float((scale * y**power / (2 * steep) * weight).sum() / weight.sum())
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("power", [2, 4])
 def test_a_normal_crossing_has_less_than_its_dimension(power: int) -> None:
     """x² y²: λ = ½ of multiplicity 2, which is reached as 1/log n only; x² y⁴: λ = ¼."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from colangevin.lab.data import Table
+from colangevin.lab.data import ImageData, Table
 from colangevin.lab.experiments import datasets, posterior_uci
 from colangevin.lab.experiments.experiment import VERDICTS, Job
 from colangevin.lab.experiments.job_log import Log
@@ -27,6 +27,12 @@ def rows(count: int, columns: int) -> Table:
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = {"airfoil": rows(60, 5), "yacht": rows(40, 6)}
     monkeypatch.setitem(datasets.LOADERS, "uci", lambda directory: tables)
+    for seed, name in enumerate(("fashion-mnist", "mnist")):
+        generator = torch.Generator().manual_seed(seed)
+        images = torch.randint(256, (80, 28, 28), dtype=torch.uint8, generator=generator)
+        labels = torch.randint(10, (80,), generator=generator)
+        found = ImageData(images[:60], labels[:60], images[60:], labels[60:])
+        monkeypatch.setitem(datasets.LOADERS, name, lambda directory, found=found: found)
     monkeypatch.setattr("colangevin.lab.experiments.tasks.processors", lambda: 1)
 
 
@@ -53,6 +59,19 @@ def test_uci(tmp_path: Path) -> None:
     trained = records["airfoil-ensemble"].final
     assert trained["members"] == posterior_uci.members_of(records["airfoil-ensemble"].settings)
     assert trained["passes"] >= 2 * 100
+
+
+def test_cold(tmp_path: Path) -> None:
+    records = checked("posterior-cold", tmp_path)
+    history = records["spiral-circle"].history
+    assert history["factor"] == [0.1, 1.0] and len(history["nll"][0]) == 2
+
+
+def test_unknown(tmp_path: Path) -> None:
+    records = checked("posterior-ood", tmp_path)
+    final = records["ensemble"].final
+    assert len(final["auroc_entropy"]) == 2 and len(final["single"]["nll"]) == 2
+    assert all(0.0 <= value <= 1.0 for value in records["posterior"].final["fpr95_information"])
 
 
 @pytest.mark.parametrize("kind", ["posterior", "ensemble"])

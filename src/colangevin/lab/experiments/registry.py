@@ -17,6 +17,8 @@ from colangevin.lab.experiments import (
     partitioned_spirals,
     partitioned_temperature,
     partitioned_trigonometric,
+    posterior_cold,
+    posterior_ood,
     posterior_uci,
     residual_paths,
     spiral_classifiers,
@@ -50,6 +52,8 @@ _ALL: tuple[Experiment, ...] = (
     boundary_digits.EXPERIMENT,
     background.EXPERIMENT,
     posterior_uci.EXPERIMENT,
+    posterior_cold.EXPERIMENT,
+    posterior_ood.EXPERIMENT,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

@@ -148,3 +148,30 @@ def subset_multirate(
         trajectory.append(theta.clone())
         step += 1
     return trajectory
+
+
+def other_weights_every_time(
+    loss: Callable[[Tensor, int], Tensor],
+    theta: Tensor,
+    subsets: list[Tensor],
+    h: float,
+    mu: float,
+    k: int,
+) -> list[Tensor]:
+    """The comparison of figure 5.7, after a step of SGD; whole weights, after every stretch of k.
+
+    A stretch keeps one subset at zero; neither its weights nor their momenta move.
+    """
+    (p,) = gradients(loss, theta, step=0)
+    theta = theta - h * p
+    trajectory = [theta.clone()]
+    for number, slow in enumerate(subsets):
+        asleep = theta[slow].clone()
+        theta[slow] = 0.0
+        for i in range(k):
+            (gradient,) = gradients(loss, theta, step=1 + number * k + i)
+            p[~slow] = mu * p[~slow] + gradient[~slow]
+            theta[~slow] -= h * p[~slow]
+        theta[slow] = asleep
+        trajectory.append(theta.clone())
+    return trajectory

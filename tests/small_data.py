@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from colangevin.lab.data import WordPieces
+from colangevin.lab.data.pretrained import Minilm
+
 CIFAR_BATCHES = ("data_batch_1", "data_batch_2", "test_batch")
 
 
@@ -33,6 +36,47 @@ def write_texts(root: Path, words: int = 30) -> None:
             jumps = 1 + torch.randint(2, (length,), generator=generator)
             text = " ".join(f"w{int(n) % words}" for n in jumps.cumsum(0))
             (root / folder / name.format(part)).write_text(text, encoding="utf-8")
+
+
+def write_sentences(root: Path, count: int = 24) -> None:
+    """Reviews of one word that tells the label, and some that do not."""
+    folder = root / "SST-2"
+    folder.mkdir(parents=True)
+    for part in ("train", "dev"):
+        rows = [f"the {'good' if i % 2 else 'bad'} w{i % 5} \t{i % 2}" for i in range(count)]
+        text = "\n".join(["sentence\tlabel", *rows, ""])
+        (folder / f"{part}.tsv").write_text(text, encoding="utf-8")
+
+
+def minilm() -> Minilm:
+    """A tiny encoder of two layers with random weights, under the published names."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "good", "bad", "w", *"01234", "##0", "##1"]
+    generator = torch.Generator().manual_seed(0)
+    size, hidden = 64, 16
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (len(words), size),
+        "embeddings.position_embeddings.weight": (20, size),
+        "embeddings.token_type_embeddings.weight": (2, size),
+        "embeddings.LayerNorm.weight": (size,),
+        "embeddings.LayerNorm.bias": (size,),
+        "embeddings.position_ids": (1, 20),
+        "pooler.dense.weight": (size, size),
+    }
+    inner = [(f"attention.self.{part}", size, size) for part in ("query", "key", "value")]
+    inner += [("attention.output.dense", size, size), ("intermediate.dense", hidden, size)]
+    inner += [("output.dense", size, hidden)]
+    for layer in ("encoder.layer.0.", "encoder.layer.1."):
+        for name, outputs, inputs in inner:
+            shapes[f"{layer}{name}.weight"], shapes[f"{layer}{name}.bias"] = (
+                (outputs, inputs),
+                (outputs,),
+            )
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes[f"{layer}{name}.weight"] = shapes[f"{layer}{name}.bias"] = (size,)
+    weights = {
+        name: 0.2 * torch.randn(shape, generator=generator) for name, shape in shapes.items()
+    }
+    return Minilm(weights, WordPieces({word: number for number, word in enumerate(words)}))
 
 
 @contextmanager

@@ -61,6 +61,38 @@ def test_it_is_section_5_5_1(period, weight_decay, momentum):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("period", [1, 3])
+def test_without_the_waking_step_other_weights_sleep_every_time(period, momentum):
+    loss, start = problem()
+    weight = torch.nn.Parameter(start.clone())
+    optimizer = make(weight, momentum=momentum, period=period, waking_step=False)
+    stretches, ours = 20, []
+    for step in range(1 + stretches * period):
+        run(optimizer, loss, weight, 1, step)
+        if step % period == 0:
+            with optimizer.full_weights():
+                ours.append(weight.detach().clone())
+    seed = optimizer.state_dict()["param_groups"][0]["cycle"]["seed"]
+    subsets = list(uniforms([key_of(seed, 0, i) for i in range(stretches)], SIZE) < 0.5)
+    theirs = reference.other_weights_every_time(loss, start, subsets, 0.01, momentum, period)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_without_the_waking_step_a_restored_subset_makes_a_plain_step():
+    loss, start = problem()
+    weight = torch.nn.Parameter(start.clone())
+    optimizer = make(weight, probability=1.0, waking_step=False)
+    run(optimizer, loss, weight, 1)
+    optimizer.restore()
+    before = weight.detach().clone()
+    (gradient,) = torch.autograd.grad(loss(weight, 1), weight)
+    run(optimizer, loss, weight, 1, 1)
+    with optimizer.full_weights():
+        torch.testing.assert_close(weight.detach(), before - 0.01 * gradient)
+
+
 def test_without_subsets_it_is_sgd():
     loss, start = problem()
     weight, twin = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
@@ -109,11 +141,12 @@ def test_weights_loaded_before_the_first_step_are_kept():
     assert weight.min() > 2.5
 
 
+@pytest.mark.parametrize("waking_step", [True, False])
 @pytest.mark.parametrize("at", [1, 3, 5, 6])
-def test_a_resumed_run_continues_exactly(at):
+def test_a_resumed_run_continues_exactly(at, waking_step):
     loss, start = problem()
     weight = torch.nn.Parameter(start.clone())
-    optimizer = make(weight, momentum=0.9, period=4)
+    optimizer = make(weight, momentum=0.9, period=4, waking_step=waking_step)
     run(optimizer, loss, weight, at)
     buffer = io.BytesIO()
     torch.save({"weight": weight.detach(), "optimizer": optimizer.state_dict()}, buffer)
@@ -167,3 +200,5 @@ def test_a_bad_group_and_a_foreign_state_dict():
     optimizer = cl.SubsetMultirate([weight], lr=0.1)
     with pytest.raises(ValueError, match="cycle of the state dict is missing"):
         optimizer.load_state_dict(torch.optim.SGD([weight]).state_dict())
+    with pytest.raises(TypeError, match="waking_step must be True or False, got 1"):
+        cl.SubsetMultirate([weight], lr=0.1, waking_step=1)

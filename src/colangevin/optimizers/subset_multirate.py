@@ -34,6 +34,10 @@ class SubsetMultirate(Optimizer):
     In the middle of a cycle the model has zeros in the place of its sleeping weights: evaluate
     it within ``full_weights()``, and end the training with ``restore()``.
 
+    With ``waking_step=False`` there is no slow scale: after k steps the subset gets its values back
+    and another falls asleep at once, without a step of the whole network. With ``period=1`` another
+    part of the weights is zero at every step: the comparison of figure 5.7.
+
     Args:
         params: parameters or groups; each group may set ``lr``, ``momentum``,
             ``weight_decay`` and ``probability``, see ``random_subsets``.
@@ -44,6 +48,7 @@ class SubsetMultirate(Optimizer):
         period: k, at least 1.
         generator: gives a seed, in the place of ``seed``.
         seed: of the subsets; by default it depends on torch's seed and on the first weights.
+        waking_step: whether the subset makes a step k·h when it wakes.
 
     Raises:
         ValueError, TypeError: naming the argument and its value.
@@ -67,8 +72,10 @@ class SubsetMultirate(Optimizer):
         period: int = 5,
         generator: torch.Generator | None = None,
         seed: int | None = None,
+        waking_step: bool = True,
     ) -> None:
         self.period = checks.count("period", period)
+        self.waking_step = _flag(waking_step)
         self._asleep_for = 0
         defaults = {
             "lr": lr,
@@ -104,16 +111,19 @@ class SubsetMultirate(Optimizer):
             self._prepare()
             return loss
         awake = self._asleep_for == 0
+        slow = 0 if not awake else self.period if self.waking_step else 1
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    _descend(parameter, self.state[parameter], group, self.period if awake else 0)
+                    _descend(parameter, self.state[parameter], group, slow)
         if awake:
             self._draw()
         elif self._asleep_for < self.period:
             self._asleep_for += 1
         else:
             self.restore()
+            if not self.waking_step:
+                self._draw()
         return loss
 
     def _check_step(self) -> None:
@@ -216,6 +226,7 @@ class SubsetMultirate(Optimizer):
     def _packed(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         cycle = {
             "period": self.period,
+            "waking_step": self.waking_step,
             "asleep_for": self._asleep_for,
             "seed": self._seed,
             "drawn": self._drawn,
@@ -243,6 +254,7 @@ class SubsetMultirate(Optimizer):
             entries = copied(dict(state["state"]))  # torch shares memory with the state dict
             state = {**state, "state": defaultdict(dict, entries)}
             self.period, self._asleep_for = cycle["period"], cycle["asleep_for"]
+            self.waking_step = cycle.get("waking_step", True)
             self._seed, self._drawn = cycle["seed"], cycle["drawn"]
         super().__setstate__(state)
 
@@ -266,7 +278,7 @@ class SubsetMultirate(Optimizer):
         return dict(groups[0][CYCLE])
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("period", "_asleep_for", "_seed", "_drawn")
+        names = ("period", "waking_step", "_asleep_for", "_seed", "_drawn")
         return {**super().__getstate__(), **{name: self.__dict__[name] for name in names}}
 
 
@@ -275,6 +287,7 @@ def _check_cycle(cycle: object, first: object) -> None:
     if not isinstance(cycle, dict) or cycle != first:
         raise ValueError(f"the cycle of the state dict is missing or damaged: {cycle!r:.200}")
     checks.count("period", cycle.get("period"))
+    _flag(cycle.get("waking_step", True))
     for name in ("asleep_for", "drawn"):
         checks.count(name, cycle.get(name), least=0)
     check_seed(cycle.get("seed"))
@@ -308,6 +321,12 @@ def _descend(parameter: Tensor, entry: dict[str, Any], group: dict[str, Any], sl
     if subset is not None:
         direction = direction * (1.0 + (slow - 1.0) * subset)
     parameter.add_(direction, alpha=-float(group["lr"]))
+
+
+def _flag(waking_step: object) -> bool:
+    if not isinstance(waking_step, bool):
+        raise TypeError(f"waking_step must be True or False, got {waking_step!r}")
+    return waking_step
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -11,10 +11,12 @@ from colangevin.lab.data.corpora import (
     windows,
 )
 from colangevin.lab.data.idx import ImageData, fashion_mnist, mnist
+from colangevin.lab.data.movie_reviews import Sentences, sst2
 from colangevin.lab.data.planar import Blobs, Circles, Noise
 from colangevin.lab.data.spirals import FOUR_TURNS, TWO_TURNS, Spiral
 from colangevin.lab.data.trigonometric import Trigonometric
 from colangevin.lab.data.uci import UCI_TABLES, Table, uci
+from colangevin.lab.data.word_pieces import WordPieces
 
 __all__ = [
     "FOUR_TURNS",
@@ -25,10 +27,12 @@ __all__ = [
     "Corpus",
     "ImageData",
     "Noise",
+    "Sentences",
     "Spiral",
     "Table",
     "Trigonometric",
     "Vocabulary",
+    "WordPieces",
     "batchify",
     "channel_statistics",
     "cifar10",
@@ -38,6 +42,7 @@ __all__ = [
     "penn_treebank",
     "random_crop",
     "random_flip",
+    "sst2",
     "uci",
     "wikitext2",
     "windows",

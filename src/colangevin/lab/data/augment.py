@@ -14,6 +14,9 @@ from torch.nn import functional
 # Mean and standard deviation of the 50,000 training images, a channel each.
 CIFAR10_MEAN = (0.4914, 0.4822, 0.4465)
 CIFAR10_STD = (0.2470, 0.2435, 0.2616)
+# Those of ImageNet, with which published networks were trained.
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 def random_crop(

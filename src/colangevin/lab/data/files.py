@@ -111,7 +111,7 @@ def find(dataset: str, name: str, directory: str | os.PathLike[str] | None = Non
         't10k-labels-idx1-ubyte'
     """
     _source(dataset, name)
-    for root in _directories(directory):
+    for root in directories(directory):
         for candidate in (root / dataset / name, root / dataset / name.removesuffix(".gz")):
             if candidate.is_file():
                 return candidate
@@ -180,8 +180,13 @@ def _source(dataset: str, name: str) -> Source:
     return SOURCES[dataset]
 
 
-def _directories(directory: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """The user's data directories, lazily: one that is not reached may be wrong."""
+def directories(directory: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """The user's data directories, lazily: one that is not reached may be wrong.
+
+    Example:
+        >>> [path.name for path in directories("/")][:1]
+        ['']
+    """
     places = (("data directory", directory), (ENVIRONMENT, os.environ.get(ENVIRONMENT)))
     for label, place in places:
         if place:
@@ -216,7 +221,7 @@ def missing(
 ) -> DataError:
     """The error that says what is missing, where it was looked for, and where to put it."""
     source = SOURCES[dataset]
-    looked = [str(root) for root in _directories(directory)]
+    looked = [str(root) for root in directories(directory)]
     place = Path(looked[0] if looked else f"${ENVIRONMENT}", dataset, name)
     origin = f"{'in' if source.archive else 'from'} {source.urls(name)[0]}"
     return DataError(

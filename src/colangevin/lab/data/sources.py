@@ -129,4 +129,14 @@ SOURCES: dict[str, Source] = {
         # The tables as Microcanonical Langevin Ensembles (MILE) use them.
         addresses=("https://raw.githubusercontent.com/EmanuelSommer/MILE/main/data/",),
     ),
+    "SST-2": Source(
+        md5={
+            "train.tsv": "da409a0a939379ed32a470bc0f7fe99a",
+            "dev.tsv": "268856b487b2a31a28c0a93daaff7288",
+            "test.tsv": "3230e4efec76488b87877a56ae49675a",
+        },
+        addresses=("https://dl.fbaipublicfiles.com/glue/data/",),
+        archive="SST-2.zip",
+        archive_md5="9f81648d4199384278b86e315dac217c",
+    ),
 }

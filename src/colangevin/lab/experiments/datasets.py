@@ -9,6 +9,7 @@ from typing import Any
 
 from colangevin.errors import DataError
 from colangevin.lab import data
+from colangevin.lab.data import pretrained
 
 LOADERS: dict[str, Callable[[Path | None], Any]] = {
     "fashion-mnist": data.fashion_mnist,
@@ -17,6 +18,9 @@ LOADERS: dict[str, Callable[[Path | None], Any]] = {
     "ptb": data.penn_treebank,
     "wikitext-2": data.wikitext2,
     "uci": lambda directory: {name: data.uci(name, directory) for name in data.UCI_TABLES},
+    "sst-2": data.sst2,
+    "mobilenet": pretrained.mobilenet,
+    "minilm": pretrained.minilm,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from colangevin.errors import ConvergenceError
 from colangevin.lab.experiments.job_log import Log
+from colangevin.optimizers import SubsetMultirate
 
 SAVE_SECONDS = 30.0
 """What a kill may cost."""
@@ -89,6 +91,7 @@ class Run:
         optimizer: its optimizer.
         step: steps done.
         diverged: the step at which the loss was no longer finite, or None.
+        seconds: processor time of the steps, without measurements.
 
     Example:
         >>> def begin():
@@ -111,16 +114,19 @@ class Run:
             self._random = torch.get_rng_state()
         self.step = 0
         self.diverged: int | None = None
+        self.seconds = 0.0
         self._order = torch.arange(training.items)
         self._losses: list[float] = []
 
     def advance(self) -> None:
         """Make one step, unless the run has diverged."""
         if self.diverged is None:
+            begun = time.process_time()
             with torch.random.fork_rng(devices=[]):
                 torch.set_rng_state(self._random)
                 self._descend()
                 self._random = torch.get_rng_state()
+            self.seconds += time.process_time() - begun
         self.step += 1
         if self._scheduler is not None and self.step % self._training.steps == 0:
             self._scheduler.step()
@@ -146,7 +152,8 @@ class Run:
     def measure(self) -> dict[str, float]:
         """Measure the network; ``train_loss`` is the mean over the steps since the last time."""
         self.model.eval()
-        found = dict(self._training.measure(self.model))
+        with _whole(self.optimizer):
+            found = dict(self._training.measure(self.model))
         self.model.train()
         found["train_loss"] = sum(self._losses) / max(1, len(self._losses))
         self._losses = []
@@ -165,6 +172,7 @@ class Run:
             "diverged": self.diverged,
             "order": self._order,
             "losses": self._losses,
+            "seconds": self.seconds,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -176,6 +184,12 @@ class Run:
         self._random = state["random"]
         self.step, self.diverged = state["step"], state["diverged"]
         self._order, self._losses = state["order"], list(state["losses"])
+        self.seconds = state["seconds"]
+
+
+def _whole(optimizer: Optimizer) -> AbstractContextManager[None]:
+    """In it no weight sleeps."""
+    return optimizer.full_weights() if isinstance(optimizer, SubsetMultirate) else nullcontext()
 
 
 def train(training: Training, seeds: Sequence[int], log: Log) -> list[Run] | None:

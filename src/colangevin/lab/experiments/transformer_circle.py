@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -101,19 +101,8 @@ def run(job: Job, log: Log) -> None:
     """Train all runs of a method on a dataset."""
     settings = job.settings
     corpus: Corpus = LOADERS[settings["dataset"]](log.data)
-    tokens = corpus.train[: settings["train_tokens"]].to(log.device)
-    valid = corpus.valid[: settings["valid_tokens"]].to(log.device)
-    batches = list(windows(batchify(tokens, settings["batch_tokens"] // ROWS), ROWS))
-    work = training.Training(
-        begin=lambda: begin(settings, len(corpus.vocabulary), log.device),
-        loss=lambda model, items: batch_loss(model, *batches[int(items)]),
-        measure=lambda model: {"valid_loss": mean_loss(model, valid)},
-        items=len(batches),
-        batch_size=1,
-        epochs=settings["epochs"],
-        points=settings["points"],
-        shuffle=False,
-    )
+    size = len(corpus.vocabulary)
+    work = language_training(settings, corpus, log, lambda: begin(settings, size, log.device))
     runs = training.train(work, seeds_of(settings), log)
     if runs is None:
         return
@@ -122,6 +111,32 @@ def run(job: Job, log: Log) -> None:
         steps=work.marks[-1],
         largest_weight=[largest_weight(run.model) for run in runs],
         diverged=training.divergences(runs),
+    )
+
+
+def language_training(
+    settings: Settings, corpus: Corpus, log: Log, begin: Callable[[], training.Parts]
+) -> training.Training:
+    """The training of a language model on a text, measured by its loss on the validation part.
+
+    Args:
+        settings: ``train_tokens``, ``valid_tokens``, ``batch_tokens``, ``epochs`` and ``points``.
+        corpus: the text.
+        log: of the job, with the device.
+        begin: makes a network and its optimizer.
+    """
+    tokens = corpus.train[: settings["train_tokens"]].to(log.device)
+    valid = corpus.valid[: settings["valid_tokens"]].to(log.device)
+    batches = list(windows(batchify(tokens, settings["batch_tokens"] // ROWS), ROWS))
+    return training.Training(
+        begin=begin,
+        loss=lambda model, items: batch_loss(model, *batches[int(items)]),
+        measure=lambda model: {"valid_loss": mean_loss(model, valid)},
+        items=len(batches),
+        batch_size=1,
+        epochs=settings["epochs"],
+        points=settings["points"],
+        shuffle=False,
     )
 
 

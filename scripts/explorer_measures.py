@@ -1,9 +1,11 @@
 """Measures the explorer in a real browser and writes the table of docs/explorer.md.
 
 It starts ``cola explore`` as a user does, waits for the page and for the first frame, lets a
-500-node network train in two runs, and reads frames per second and the server's memory:
+500-node network train in two runs, and reads frames per second and the server's memory. Start-up
+and frames need a quiet machine, memory needs time, so each may be measured by itself:
 
-    python scripts/explorer_measures.py --minutes 10 --write
+    python scripts/explorer_measures.py --only speed --write
+    python scripts/explorer_measures.py --only memory --minutes 30 --write
     python scripts/explorer_measures.py --presets
     python scripts/explorer_measures.py --screenshot docs/images/explorer.png
 
@@ -33,6 +35,8 @@ PAGE = ROOT / "docs" / "explorer.md"
 RECORD = ROOT / "benchmarks" / "results" / "explorer.json"
 BEGIN, END = "<!-- measures: begin -->", "<!-- measures: end -->"
 STARTS = 3
+SECONDS = 20.0
+"""For which frames are counted."""
 
 
 def memory(process: int) -> float:
@@ -92,15 +96,14 @@ def starts() -> dict[str, list[float]]:
     return {"page": page_seconds, "first_frame": frame_seconds}
 
 
-def long_run(minutes: float) -> dict[str, Any]:
-    """Frames per second and memory, once a minute or ten times."""
-    every = min(60.0, minutes * 6)
+def run(seconds: float, every: float) -> list[dict[str, Any]]:
+    """Frames per second and memory of a run, read again and again."""
     rows = []
     with browser() as chromium, explorer() as (address, process, _):
         page = opened(chromium, f"{address}#preset=circles")
         page.click("#play")
         begin = time.perf_counter()
-        while (passed := time.perf_counter() - begin) < minutes * 60:
+        while (passed := time.perf_counter() - begin) < seconds:
             heap = page.evaluate("performance.memory?.usedJSHeapSize / 2 ** 20")
             fps, steps = (
                 float(page.evaluate(f"document.body.dataset.{n}")) for n in ("fps", "steps")
@@ -117,7 +120,17 @@ def long_run(minutes: float) -> dict[str, Any]:
             )
             print(json.dumps(rows[-1]), flush=True)
             time.sleep(every)
-    return {"minutes": minutes, "rows": rows}
+    return rows
+
+
+def speed() -> dict[str, Any]:
+    """Start-up, and frames per second over some seconds."""
+    return {"starts": starts(), "rows": run(SECONDS, SECONDS / 10)}
+
+
+def long_run(minutes: float) -> dict[str, Any]:
+    """Memory, once per minute or ten times."""
+    return {"minutes": minutes, "rows": run(minutes * 60, min(60.0, minutes * 6))}
 
 
 def presets() -> None:
@@ -143,30 +156,31 @@ def presets() -> None:
 
 def text(record: dict[str, Any]) -> str:
     """The table of the page."""
-    first, last = record["run"]["rows"][1], record["run"]["rows"][-1]
-    fps = [row["frames_per_second"] for row in record["run"]["rows"][1:]]
-    page, frame = record["starts"]["page"], record["starts"]["first_frame"]
-    minutes = record["run"]["minutes"]
+    fast, slow = record["speed"], record["memory"]
+    first, last = slow["rows"][1], slow["rows"][-1]
+    starts = fast["starts"]
+    fps = [row["frames_per_second"] for row in fast["rows"][3:]]  # it counts those of some seconds
+    load = [row["load"] for row in slow["rows"]]
+    sizes = [row["server_mb"] for row in slow["rows"][1:]]
     rows = [
-        ("from the command to the page", f"{_spread(page)} s"),
-        ("from the command to the first frame", f"{_spread(frame)} s"),
+        ("from the command to the page", f"{_spread(starts['page'])} s"),
+        ("from the command to the first frame", f"{_spread(starts['first_frame'])} s"),
+        ("frames per second", _spread(fps)),
         (
-            "load of the machine meanwhile (1 per busy processor)",
-            _spread([row["load"] for row in record["run"]["rows"]]),
-        ),
-        ("frames per second", f"{statistics.median(fps):.1f} ({min(fps):.1f} to {max(fps):.1f})"),
-        (
-            f"memory of the server after {first['seconds'] / 60:.0f} and {minutes:g} minutes",
+            f"memory of the server after 1 and {slow['minutes']:g} minutes",
             f"{first['server_mb']:.0f} MB and {last['server_mb']:.0f} MB",
         ),
-        ("steps in that time, of each run", f"{last['steps']:,}"),
+        ("the same, once per minute", f"{_spread(sizes, 0)} MB"),
+        ("steps of each run in these minutes", f"{last['steps']:,}"),
+        ("load of the machine in these minutes (1 per busy processor)", _spread(load)),
     ]
     lines = ["| Measure | Value |", "| --- | --- |", *[f"| {a} | {b} |" for a, b in rows]]
     return "\n".join(lines)
 
 
-def _spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+def _spread(values: list[float], digits: int = 1) -> str:
+    middle, low, high = statistics.median(values), min(values), max(values)
+    return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def screenshot(path: Path, steps: int) -> None:
@@ -187,6 +201,7 @@ def main() -> None:
     """Measure, and write if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--only", choices=["speed", "memory"], help="measure only one of the two")
     parser.add_argument("--write", action="store_true", help="write the record and the table")
     parser.add_argument("--presets", action="store_true", help="only train the presets")
     parser.add_argument("--screenshot", type=Path, help="only make this picture")
@@ -196,7 +211,11 @@ def main() -> None:
         return presets()
     if given.screenshot:
         return screenshot(given.screenshot, given.steps)
-    record = {"starts": starts(), "run": long_run(given.minutes)}
+    record = json.loads(RECORD.read_text())
+    if given.only != "memory":
+        record["speed"] = speed()
+    if given.only != "speed":
+        record["memory"] = long_run(given.minutes)
     print(text(record))
     if given.write:
         RECORD.write_text(json.dumps(record, indent=1) + "\n")

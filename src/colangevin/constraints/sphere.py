@@ -206,8 +206,13 @@ class Sphere(Constraint):
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         """Π v = v − q (q·v)/r² on the rows (w, ξ)."""
+        dot = self._dot(state.position, state.slack, vector, slack)
+        return self._without(state, vector, slack, dot)
+
+    def _without(self, state: State, vector: Tensor, slack: Tensor | None, dot: Tensor) -> Vector:
+        """v − q (q·v)/r², where q·v is known."""
         radius = self._radius(vector)
-        along = self._dot(state.position, state.slack, vector, slack) / (radius * radius)
+        along = dot / (radius * radius)
         main = vector - along.unsqueeze(-1) * state.position
         if state.slack is None:
             return Vector(main)
@@ -215,37 +220,54 @@ class Sphere(Constraint):
         return Vector(main, -rest if slack is None else slack - rest)
 
     def drift(self, state: State, step: Scalar) -> State:
-        """Great circle: q cos a + hp sin a / a with a = h|p|/r, and its derivative."""
-        momentum, slack_momentum = state.momentum, state.slack_momentum
-        assert momentum is not None
-        momentum = tame(momentum)
+        """Great circle: q cos a + hp sin a / a with a = h|p|/r, and its derivative.
+
+        The three products w·w, w·p and p·p at the start give those at the end, so that rows which
+        are cut need one message. With c = cos a, s = h sin a / a and u = s|p|²/r², w′ = cw + sp
+        and p′ = cp − uw have w′·w′ = c²w·w + 2cs w·p + s²p·p and
+        w′·p′ = cs p·p − cu w·w + (c² − su) w·p.
+        """
+        position, slack, slack_momentum = state.position, state.slack, state.slack_momentum
+        assert state.momentum is not None
+        momentum = tame(state.momentum)
         slack_momentum = None if slack_momentum is None else tame(slack_momentum)
+        pairs = ((position, position), (position, momentum), (momentum, momentum))
+        ww, wp, pp = self.over.sums(*[(x * y).sum(dim=-1) for x, y in pairs])
         radius = self._radius(momentum)
-        speed = self._dot(momentum, slack_momentum, momentum, slack_momentum).sqrt()
+        speed = _plus_square(pp, slack_momentum).sqrt()
         step = fitting(step, speed)
         angle = speed * step / radius
         cos, reach = torch.cos(angle), torch.sinc(angle / torch.pi) * step
         pull = reach * (speed / radius).square()
-        position = cos.unsqueeze(-1) * state.position + reach.unsqueeze(-1) * momentum
-        momentum = cos.unsqueeze(-1) * momentum - pull.unsqueeze(-1) * state.position
-        slack = None
-        if state.slack is not None and slack_momentum is not None:
-            slack = cos * state.slack + reach * slack_momentum
-            slack_momentum = cos * slack_momentum - pull * state.slack
-        moved = self.project(state, position, slack)
-        tangent = self.tangent(moved, momentum, slack_momentum)
+        far = cos.unsqueeze(-1) * position + reach.unsqueeze(-1) * momentum
+        momentum = cos.unsqueeze(-1) * momentum - pull.unsqueeze(-1) * position
+        if slack is not None and slack_momentum is not None:
+            turned = cos * slack + reach * slack_momentum
+            slack, slack_momentum = turned, cos * slack_momentum - pull * slack
+        square = cos * cos * ww + 2.0 * cos * reach * wp + reach * reach * pp
+        moved, scale = self._scaled(state, far, slack, _plus_square(square, slack))
+        dot = scale * (cos * reach * pp - cos * pull * ww + (cos * cos - reach * pull) * wp)
+        if moved.slack is not None and slack_momentum is not None:
+            dot = dot + moved.slack * slack_momentum
+        tangent = self._without(moved, momentum, slack_momentum, dot)
         return moved._replace(momentum=tangent.main, slack_momentum=tangent.slack)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """w and ξ over their length; a slack of less than √eps · r could not grow again."""
         position = tame(position)
+        return self._scaled(state, position, slack, self._dot(position, slack, position, slack))[0]
+
+    def _scaled(
+        self, state: State, position: Tensor, slack: Tensor | None, square: Tensor
+    ) -> tuple[State, Tensor]:
+        """A point whose length is known, brought to the sphere, and the factor."""
         radius = self._radius(position)
-        norm = radius * self._dot(position, slack, position, slack).rsqrt()
+        scale = radius * square.rsqrt()
         if slack is not None:
-            slack = slack * norm
+            slack = slack * scale
             floor = radius * math.sqrt(torch.finfo(slack.dtype).eps)
             slack = slack.abs().clamp_min(floor).copysign(slack)
-        return state._replace(position=position * norm.unsqueeze(-1), slack=slack)
+        return state._replace(position=position * scale.unsqueeze(-1), slack=slack), scale
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = sum(shape.numel() for shape in shapes)
@@ -258,3 +280,7 @@ class Sphere(Constraint):
         along = self._dot(state.position, state.slack, momentum, slack)
         speed = self._dot(momentum, slack, momentum, slack).sqrt()
         return along / (speed * self._radius(along)).clamp_min(torch.finfo(along.dtype).tiny)
+
+
+def _plus_square(dot: Tensor, slack: Tensor | None) -> Tensor:
+    return dot if slack is None else dot + slack * slack

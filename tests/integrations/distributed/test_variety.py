@@ -17,6 +17,15 @@ def test_the_path_is_that_without_shards(two: World, three: World, name: str) ->
         assert not any(map(math.isnan, found))
 
 
+def test_a_sphere_whose_rows_are_cut_sends_little(two: World) -> None:
+    """3 rows: one number each for a projection, three for a drift."""
+    for found in two.run(cases.messages):
+        for equality in (True, False):
+            assert found[f"overdamped {equality}"] == [3]
+            assert found[f"OBA {equality}"] == [3, 9]
+            assert found[f"BAOAB {equality}"] == [3, 9, 3, 9]
+
+
 def test_half_precision(two: World) -> None:
     for found in two.run(cases.half_precision):
         assert found["mixed"] < 2e-3  # gradients are rounded to 8 bits

@@ -217,6 +217,41 @@ def case(rank: int, name: str) -> float:
     return compared(*CASES[name])
 
 
+def messages(rank: int) -> dict[str, list[int]]:
+    """What a step adds up for a sphere whose 3 rows are cut: numbers, one entry per message."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    found: dict[str, list[int]] = {}
+    words = {"overdamped": (0.0, "OBA"), "OBA": (0.9, "OBA"), "BAOAB": (0.9, "BAOAB")}
+    for equality in (True, False):
+        for name, (momentum, scheme) in words.items():
+            torch.manual_seed(0)
+            weight = torch.nn.functional.normalize(torch.randn(3, 8)) * (1.0 if equality else 0.5)
+            cut = nn.Parameter(distribute_tensor(weight, mesh, [Shard(1)]))
+            optimizer = cl.CoLA(
+                [cut],
+                lr=0.01,
+                momentum=momentum,
+                temperature=1e-4,
+                scheme=scheme,
+                constraint=cl.Sphere(1.0, equality=equality),
+            )
+            cut.grad = distribute_tensor(torch.randn(3, 8), mesh, [Shard(1)])
+            optimizer.step()
+            sizes = found.setdefault(f"{name} {equality}", [])
+            real = dist.all_reduce
+
+            def counting(tensor: Tensor, *args: Any, _sizes: Any = sizes, **kwargs: Any) -> Any:
+                _sizes.append(tensor.numel())
+                return real(tensor, *args, **kwargs)  # noqa: B023
+
+            dist.all_reduce = counting
+            try:
+                optimizer.step()
+            finally:
+                dist.all_reduce = real
+    return found
+
+
 def half_precision(rank: int) -> dict[str, Any]:
     """Mixed precision of FSDP2 (float32 state), and bfloat16 weights; products by element."""
 

@@ -117,13 +117,18 @@ def _announce(plan: Plan, console: Console) -> None:
 def _list(console: Console) -> None:
     """One line per experiment."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for header in ("name", "figures", "laptop", "data"):
+    rows = [
+        (one.name, one.times.get(USUAL, ""), ", ".join(one.data) or "none", _figures(one.source))
+        for one in EXPERIMENTS.values()
+    ]
+    columns = list(zip(("name", "laptop", "data", "figures"), *rows, strict=True))
+    # A narrow screen has no place for the figures, which `list NAME` says, too.
+    if sum(2 + max(map(len, column)) for column in columns) > console.width:
+        columns.pop()
+    for header, *_ in columns:
         table.add_column(header, no_wrap=True)
-    for experiment in EXPERIMENTS.values():
-        data = ", ".join(experiment.data) or "none"
-        table.add_row(
-            experiment.name, _figures(experiment.source), experiment.times.get(USUAL, ""), data
-        )
+    for row in rows:
+        table.add_row(*row[: len(columns)])
     console.print(table)
     console.print("What one is, and its scales: cola reproduce list NAME", highlight=False)
 

@@ -32,7 +32,7 @@ def script() -> ModuleType:
 measures = script()
 LIMITS = {
     "circle, eager, τ = 0": 31,
-    "circle, kernel, τ > 0": 31,
+    "circle, kernel, τ > 0": 15,
     "orthogonal, eager": 38,
     "`Ensemble.step`": 36,
     "`Ensemble.fit` of one step": 73,

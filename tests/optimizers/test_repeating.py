@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import colangevin as cl
+from colangevin.native import load
 
 
 def repeats_cleared(optimizer: cl.CoLA) -> None:
@@ -126,4 +127,37 @@ def test_a_replaced_constraint_may_be_looked_at_before_the_step(old, new) -> Non
             optimizer.step()
         found.append(weight.detach().clone())
         assert optimizer.violation()[0].residual < 1e-5
+    assert torch.equal(*found)
+
+
+@pytest.mark.skipif(load() is None, reason="only kernels repeat a step by themselves")
+def test_a_step_that_repeats_makes_no_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = [nn.Parameter(torch.full((3,), 0.3)) for _ in range(2)]
+    groups = [{"params": weights[:1], "constraint": cl.Circle(1.0)}, {"params": weights[1:]}]
+    optimizer = cl.CoLA(groups, lr=0.1, momentum=0.5)
+    planned = []
+    plan = optimizer._plan
+    monkeypatch.setattr(optimizer, "_plan", lambda *given: planned.append(given) or plan(*given))
+    for step in range(6):
+        for weight in weights:
+            weight.grad = torch.ones(3) if step != 4 else torch.ones(6)[::2]
+        optimizer.step()
+        if step == 3:
+            assert len(planned) == 4  # the first two steps, which differ, of two groups
+    assert len(planned) == 6  # a gradient that lies in another way is copied first
+    assert [int(optimizer.state[weight]["step"]) for weight in weights] == [6, 6]
+
+
+@pytest.mark.skipif(load() is None, reason="matrices lie in columns for kernels only")
+def test_gradients_column_by_column_and_back() -> None:
+    found = []
+    for turned in (False, True):
+        weight = nn.Parameter(torch.full((3, 2), 0.3))
+        optimizer = cl.CoLA([weight], lr=0.1, momentum=0.5, constraint=cl.Circle(1.0))
+        for step in range(6):
+            slope = torch.arange(6.0).view(3, 2) / 10
+            lies = turned and step % 3 == 2
+            weight.grad = slope.t().contiguous().t() if lies else slope
+            optimizer.step()
+        found.append(weight.detach().clone())
     assert torch.equal(*found)

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
-from colangevin.native.table import DTYPES, Fields, Kinds, Rows, signed
+from colangevin.native.table import DTYPES, PLAIN, Fields, Kinds, Rows, signed
 
 GEOMETRIES = {"free": 0, "circle": 1}
 COLUMNS = 13
@@ -44,6 +45,7 @@ class Table(Rows):
         self.geometry = geometry
         self._seeds: array[int] = array("q")
         self._pointed = False
+        self._turned = False
 
     def add(
         self,
@@ -122,6 +124,51 @@ class Table(Rows):
         """
         self._run(self._call, gradients, kinds, numbers, steps, draw, seeds)
 
+    def memory_of(self, gradients: Sequence[Tensor | None]) -> array[int] | None:
+        """Where gradients lie; None if one of them is missing or does not lie as the weights do.
+
+        Args:
+            gradients: one for each tensor that was added, of its dtype.
+        """
+        found = array("q")
+        for gradient, size in zip(gradients, self._sizes, strict=True):
+            if gradient is None or type(gradient) not in PLAIN or not gradient.is_cpu:
+                return None
+            if gradient.numel() != size or not gradient.is_contiguous() or gradient.is_neg():
+                return None
+            found.append(gradient.data_ptr())
+        return found
+
+    def repeat(self, memory: array[int], steps: Sequence[int]) -> None:
+        """Do what the last ``run`` did, with the numbers that it was given.
+
+        Args:
+            memory: of the gradients, from ``memory_of``.
+            steps: count of steps for each tensor.
+
+        Raises:
+            RuntimeError: if there has been no ``run``.
+
+        Example:
+            >>> from colangevin.native import library
+            >>> weight, table = torch.zeros(2), Table("free", torch.float32)
+            >>> table.add(weight, torch.zeros(2), None, ordinal=0)
+            >>> if library.load() is not None:
+            ...     table.run([torch.ones(2)], [1, 2], [0, 0, 0, 1, 0, -0.5, 0, 0], steps=[0])
+            ...     table.repeat(table.memory_of([slope := 3 * torch.ones(2)]), [1])
+            ...     assert weight.tolist() == [-2.0, -2.0]
+        """
+        if self._last is None:
+            raise RuntimeError("there is no run to repeat")
+        table, fields = self._table, self.fields
+        table[fields.step :: fields.length] = array("q", steps)
+        table[fields.gradient :: fields.length] = memory
+        if self._turned:
+            table[COLUMNS :: fields.length] = array("q", bytes(8 * len(memory)))
+            self._turned = False
+        self._call(*self._last)
+        increment_version(self._positions)
+
     def _pointers(self, gradients: Sequence[Tensor]) -> tuple[array[int], list[Tensor]]:
         """As for all tables; matrices, one per member, may also be given column by column."""
         given, columns = list(gradients), array("q", bytes(8 * len(gradients)))
@@ -129,6 +176,7 @@ class Table(Rows):
             if _is_turned(gradient, members):
                 given[index], columns[index] = gradient.mT, gradient.shape[-1]
         self._table[COLUMNS :: self.fields.length] = columns
+        self._turned = any(columns)
         return super()._pointers(given)
 
     def _set_seeds(self, seeds: Sequence[int] | None) -> None:

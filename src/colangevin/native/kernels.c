@@ -12,7 +12,7 @@
 
 enum { FREE = 0, CIRCLE = 1 };
 enum {
-    BYTES = 2048, /* of one tensor in a block: half a page, and a few fit into the first cache */
+    BYTES = 4096, /* of one tensor in a block: a few fit into the first cache */
     LARGEST = BYTES / 4,
     THREADED = 1 << 15 /* numbers from which on threads are worth waking */
 };

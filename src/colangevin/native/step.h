@@ -3,7 +3,16 @@
  * In float32 a rotation is made of a rational function, in float64 of sine and cosine.
  */
 #define OFF 0.005  /* |e| beyond which a weight is far off its circle */
+#define LEFT 8e-4  /* of |q|²/r² - 1, after a rotation, where e was not bounded */
 #define TAME (IS_DOUBLE ? 1e150 : 1e15) /* largest |θ| that is projected */
+#define SMALL 0.3  /* turns up to which three terms of sine and cosine are enough */
+#define NEARLY 0x1p-6f /* |δ| up to which four terms of 1/√(1 + δ) are */
+#define SECOND -0.5f
+#define THIRD (-1.0f / 6)
+#define FOURTH (1.0f / 24)
+#define FIFTH (1.0f / 120)
+#define SIXTH (-1.0f / 720)
+#define SERIES (HAS_LANES && !IS_DOUBLE)
 #define NEAR 8     /* slacks, in units of their floor, whose weights may be at their bound */
 #define NAME(f) NAMED(f, VARIANT, SUFFIX)
 #define NOISE(f) NAMED(f, VARIANT, noise)
@@ -11,6 +20,7 @@
 /* Numbers of a circle: of all weights alike, or made anew for each. */
 typedef struct {
     REAL radius, inverse, square, bound, floor; /* r, 1/r, 1/r², largest |θ|, smallest |ξ| */
+    REAL least, most; /* θ² + ξ² of weights that are not far off */
 } NAME(Circle);
 
 typedef struct {
@@ -24,13 +34,16 @@ static NAME(Circle) NAME(circle)(double radius) {
     REAL bound = (REAL)radius;
     if ((double)bound > radius) bound = BELOW(bound);
     return (NAME(Circle)){(REAL)radius, (REAL)(1.0 / radius), (REAL)(1.0 / (radius * radius)),
-                          bound, (REAL)(sqrt(EPSILON) * radius)};
+                          bound, (REAL)(sqrt(EPSILON) * radius),
+                          (REAL)(radius * radius * (1 - 2 * OFF)),
+                          (REAL)(radius * radius * (1 + 2 * OFF))};
 }
 
 TARGET INLINE NAME(Circle) NAME(circle_at)(const NAME(Block) *b, int64_t i, int radii) {
     if (!radii) return b->circle;
     const REAL r = b->radius[i], inverse = (REAL)1 / r;
-    return (NAME(Circle)){r, inverse, inverse * inverse, r, (REAL)sqrt(EPSILON) * r};
+    return (NAME(Circle)){r, inverse, inverse * inverse, r, (REAL)sqrt(EPSILON) * r,
+                          r * r * (REAL)(1 - 2 * OFF), r * r * (REAL)(1 + 2 * OFF)};
 }
 
 /* θ within its bound, and a slack that lets it leave. NaN stays what it is. */
@@ -65,13 +78,17 @@ TARGET INLINE REAL NAME(push)(const NAME(Block) *b, int64_t i, const float *nois
 
 typedef struct {
     REAL time, cap, half, linear, cubic, square; /* t, largest |ω|, t/2, 5t, -t³/12, -t² */
+    REAL small; /* largest |ω| of a small turn */
 } NAME(Turn);
 
 /* One finite but absurd speed must not make NaN: |ωt| is at most 10⁶. */
 static NAME(Turn) NAME(turn)(double t) {
     const double cap = fabs(t) > 1e-9 ? 1e6 / fabs(t) : 1e15;
-    return (NAME(Turn)){(REAL)t,         (REAL)cap,          (REAL)(t * 0.5),
-                        (REAL)(t * 5.0), (REAL)(t * t * t * (-1.0 / 12.0)), (REAL)(-(t * t))};
+    const double small = fabs(t) > 1e-9 ? SMALL / fabs(t) : 1e8;
+    return (NAME(Turn)){(REAL)t,         (REAL)cap,
+                        (REAL)(t * 0.5), (REAL)(t * 5.0),
+                        (REAL)(t * t * t * (-1.0 / 12.0)), (REAL)(-(t * t)),
+                        (REAL)small};
 }
 
 /* N and D with N/D = tan(ωt/2). */
@@ -110,7 +127,7 @@ TARGET INLINE void NAME(half_tangent)(REAL speed, NAME(Turn) k, REAL *up, REAL *
 #endif
 }
 
-/* What a loop of rotations has seen: the largest |e|, and the smallest |ξ| (if there is a radius
+/* What a loop of rotations has seen: how far |q|² is off beyond what is allowed, and the smallest |ξ| (if there is a radius
  * for each weight, less its own limit). As bits, which have the same order: the compiler knows
  * how to find the largest of many integers in any order, but not of numbers that may be NaN. */
 typedef struct {
@@ -123,6 +140,22 @@ TARGET INLINE INTEGER NAME(bits)(REAL x) {
     return found;
 }
 
+/* What a turn adds of q itself and of its orthogonal to q: (1 + e)(cos - 1) + e, (1 + e) sin. */
+TARGET INLINE void NAME(change)(REAL speed, REAL e, NAME(Turn) k, REAL *along, REAL *across) {
+    REAL up, down;
+    NAME(half_tangent)(speed, k, &up, &down);
+    const REAL versed = FMA(e, (REAL)2, (REAL)2) * up / FMA(down, down, up * up);
+    *along = FMA(-versed, up, e);
+    *across = versed * down;
+#if SERIES /* for a small turn, where the products with e are as small as rounding */
+    const REAL a = speed * k.time, z = a * a;
+    const REAL cosine = FMA(z, FMA(z, FMA(z, SIXTH, FOURTH), SECOND), e);
+    const REAL sine = a * FMA(z, FMA(z, FIFTH, THIRD), (REAL)1);
+    *along = ABS(speed) <= k.small ? cosine : *along;
+    *across = ABS(speed) <= k.small ? sine : *across;
+#endif
+}
+
 /* Rotate (θ, ξ) by ωt.
  *
  * The factor 1 + e is one Newton step for r/|q|, which takes off what rounding adds. Where |q|²
@@ -130,17 +163,15 @@ TARGET INLINE INTEGER NAME(bits)(REAL x) {
  */
 TARGET INLINE NAME(Seen) NAME(rotate)(REAL *position, REAL *slack, REAL speed, NAME(Turn) k,
                                       NAME(Circle) c) {
-    const REAL x = *position, y = *slack;
-    REAL e = FMA(FMA(y, y, x * x), c.square * (REAL)-0.5, (REAL)0.5);
-    const REAL off = ABS(e);
-    e = off <= (REAL)OFF ? e : 0;
-    REAL up, down;
-    NAME(half_tangent)(speed, k, &up, &down);
-    const REAL versed = FMA(e, (REAL)2, (REAL)2) * up / FMA(down, down, up * up);
-    const REAL along = FMA(-versed, up, e), across = versed * down;
+    const REAL x = *position, y = *slack, length = FMA(y, y, x * x);
+    REAL bounded = length > c.most ? c.most : length;
+    bounded = bounded < c.least ? c.least : bounded;
+    const REAL e = FMA(bounded, c.square * (REAL)-0.5, (REAL)0.5);
+    REAL along, across;
+    NAME(change)(speed, e, k, &along, &across);
     *position = FMA(across, y, FMA(along, x, x));
     *slack = FMA(-across, x, FMA(along, y, y));
-    return (NAME(Seen)){NAME(bits)(off), NAME(bits)(ABS(*slack))};
+    return (NAME(Seen)){NAME(bits)(ABS(length - bounded)), NAME(bits)(ABS(*slack))};
 }
 
 /* The weight is kept and its slack made anew, where a drift has left them far off the circle. */
@@ -148,7 +179,7 @@ TARGET static void NAME(put_back)(const NAME(Block) *b) {
     for (int64_t i = 0; i < b->count; i++) {
         const REAL x = b->position[i], y = b->slack[i];
         const NAME(Circle) c = b->radius ? NAME(circle_at)(b, i, 1) : b->circle;
-        if (ABS(FMA(FMA(y, y, x * x), c.square, (REAL)-1)) <= (REAL)(2 * OFF)) continue;
+        if (ABS(FMA(FMA(y, y, x * x), c.square, (REAL)-1)) <= (REAL)LEFT) continue;
         const REAL size = SQRT((c.radius - x) * (c.radius + x));
         b->slack[i] = COPYSIGN(size > c.floor ? size : c.floor, y);
     }
@@ -158,7 +189,7 @@ TARGET static void NAME(put_back)(const NAME(Block) *b) {
  * small: nothing has to be kept in where all are beyond ``NEAR`` times the floor. */
 TARGET static __attribute__((noinline)) void NAME(tidy)(const NAME(Block) *b, NAME(Seen) seen) {
     const INTEGER limit = b->radius ? 0 : NAME(bits)(b->circle.floor * (REAL)NEAR);
-    const int far = seen.off > NAME(bits)((REAL)OFF);
+    const int far = seen.off > 0;
     if (!far && seen.slack >= limit) return;
     if (b->radius) {
         LOOP(i, b->count)
@@ -217,6 +248,23 @@ TARGET INLINE void NAME(free_loop)(const NAME(Block) *b, const float *noise, NAM
     }
 }
 
+/* r q / |q|: the factor is a series in δ where |q|² = r²(1 + δ) is near. */
+TARGET INLINE void NAME(project)(REAL *x, REAL *y, NAME(Circle) c) {
+    /* A square must not overflow, or one absurd gradient would lose the direction. */
+    REAL in = *x > (REAL)TAME ? (REAL)TAME : *x;
+    in = in < (REAL)-TAME ? (REAL)-TAME : in;
+    const REAL length = FMA(*y, *y, in * in);
+    REAL factor = c.radius / SQRT(length);
+#if SERIES
+    const REAL d = FMA(length, c.square, (REAL)-1);
+    const REAL series = FMA(d, FMA(d, FMA(d, -0.3125f, 0.375f), -0.5f), 1.0f);
+    factor = ABS(d) <= NEARLY ? series : factor;
+#endif
+    *x = in * factor;
+    *y *= factor;
+    NAME(keep_in)(x, y, c);
+}
+
 TARGET INLINE void NAME(overdamped_loop)(const NAME(Block) *b, const float *noise,
                                          const float *other, REAL step, REAL scale, int circle,
                                          int radii) {
@@ -226,19 +274,16 @@ TARGET INLINE void NAME(overdamped_loop)(const NAME(Block) *b, const float *nois
         if (circle) {
             REAL y = b->slack[i];
             if (noise) y = FMA((REAL)other[i], scale, y);
-            /* A square must not overflow, or one absurd gradient would lose the direction. */
-            x = x > (REAL)TAME ? (REAL)TAME : x;
-            x = x < (REAL)-TAME ? (REAL)-TAME : x;
-            const NAME(Circle) c = NAME(circle_at)(b, i, radii);
-            const REAL norm = c.radius / SQRT(FMA(y, y, x * x));
-            x *= norm;
-            y *= norm;
-            NAME(keep_in)(&x, &y, c);
+            NAME(project)(&x, &y, NAME(circle_at)(b, i, radii));
             b->slack[i] = y;
         }
         b->position[i] = x;
     }
 }
+
+#if SERIES
+#include "small_steps.h"
+#endif
 
 /* --- actions: each choice is made once for a block ------------------------------------------- */
 
@@ -264,7 +309,11 @@ TARGET static void NAME(drift)(NAME(Block) b, NAME(Turn) k, int circle) {
     if (!circle) {
         LOOP(i, b.count) b.position[i] = FMA(b.momentum[i], k.time, b.position[i]);
     } else if (b.radius) NAME(rotate_loop)(&b, k, 1);
+#if SERIES
+    else NAME(drift_in_pieces)(&b, k);
+#else
     else NAME(rotate_loop)(&b, k, 0);
+#endif
 }
 
 /* An impulse that is followed by a drift: the same bits, where it matters in one loop. */
@@ -283,7 +332,11 @@ TARGET static void NAME(pair)(NAME(Block) b, const float *noise, NAME(Push) push
         else if (decays) loop(&b, 0, push, turn, 1);                                          \
         else loop(&b, 0, push, turn, 0);                                                      \
     } while (0)
+#if SERIES
+    if (circle) EACH(NAME(pair_in_pieces));
+#else
     if (circle) EACH(NAME(circle_loop));
+#endif
     else EACH(NAME(free_loop));
 #undef EACH
 }
@@ -298,7 +351,11 @@ TARGET static void NAME(overdamped)(NAME(Block) b, const float *noise, const flo
         if (noise) CASE(noise, other, 1, 1);
         else CASE(0, 0, 1, 1);
     } else if (noise) CASE(noise, other, 1, 0);
+#if SERIES
+    else NAME(overdamped_in_pieces)(&b, step);
+#else
     else CASE(0, 0, 1, 0);
+#endif
 #undef CASE
 }
 
@@ -384,5 +441,14 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t member, in
 #undef NAME
 #undef NOISE
 #undef OFF
+#undef LEFT
 #undef NEAR
+#undef SMALL
+#undef NEARLY
+#undef SECOND
+#undef THIRD
+#undef FOURTH
+#undef FIFTH
+#undef SIXTH
+#undef SERIES
 #undef TAME

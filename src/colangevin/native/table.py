@@ -121,6 +121,7 @@ class Rows:
         self._members: list[int] = []
         self._rows = 0
         self._all_move = True
+        self._last: tuple[Kinds, array[float], int] | None = None
 
     def __len__(self) -> int:
         return sum(self._members)
@@ -181,6 +182,7 @@ class Rows:
         table[fields.gradient :: fields.length] = pointers
         call(plan, numbers, width)
         del copies  # not before the kernel has read them
+        self._last = plan, numbers, width
         increment_version(self._positions)
 
     def _check(self, plan: Kinds, gradients: int, steps: int, numbers: int) -> int:

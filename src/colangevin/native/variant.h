@@ -14,3 +14,4 @@
 #undef HAS_FMA
 #undef VECTOR
 #undef HEIGHT
+#undef HAS_LANES

@@ -392,6 +392,11 @@ class Batch:
         pairs = enumerate(zip(steps, lacking, strict=True))
         return steps, [i for i, (count, lacks) in pairs if lacks or count == 0]
 
+    @property
+    def counts(self) -> Tensor:
+        """The counts of steps of a batch that has moved, of which the state has views."""
+        return self._counts
+
     def steps(self) -> list[int]:
         """The counts of steps, of a batch that has just moved."""
         counts: list[int] = self._counts.tolist()

@@ -20,7 +20,7 @@ from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import REGISTER, choose_seed
 from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
 from colangevin.optimizers.options import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
-from colangevin.optimizers.private import never_compiled
+from colangevin.optimizers.private import add_one, never_compiled
 from colangevin.optimizers.repeating import Repeat
 from colangevin.optimizers.replicas import Replicas
 from colangevin.optimizers.step import Work, carry_out
@@ -276,7 +276,6 @@ class CoLA(Optimizer):
 
     # --- the step -------------------------------------------------------------------------
 
-    @never_compiled
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step.
 
@@ -287,10 +286,16 @@ class CoLA(Optimizer):
             ConvergenceError: a projection failed; parameters and state are as they were before
                 the step.
         """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        if torch.compiler.is_compiling():
+            return self._left_alone(closure)
+        loss = None if closure is None else _evaluated(closure)
+        self._move(closure)
+        return loss
+
+    @never_compiled
+    def _left_alone(self, closure: Callable[[], Any] | None) -> Any:
+        """A step in code that is compiled. To be left alone takes time, which others need not."""
+        loss = None if closure is None else _evaluated(closure)
         self._move(closure)
         return loss
 
@@ -298,27 +303,47 @@ class CoLA(Optimizer):
         """Move every group once with the gradients as they stand."""
         self._run(self._call)
 
-    @torch.no_grad()
     def _run(self, call: Call) -> None:
         """Carry out a call: all of it, or nothing."""
         self._replicas.meet(self.param_groups, self._seeded)
-        before = self._reset_replaced()
-        try:
-            plans = [self._plan(call, index) for index in range(len(self.param_groups))]
-            carry_out([work for works, _ in plans for work in works])
-        except BaseException:
-            for parameter, entry in before.items():
-                self.state[parameter] = entry
-            self._repeats.clear()
+        if call is WHOLE and self._repeat():
+            return
+        with torch.no_grad():
+            before = self._reset_replaced()
+            try:
+                plans = [self._plan(call, index) for index in range(len(self.param_groups))]
+                carry_out([work for works, _ in plans for work in works])
+            except BaseException:
+                for parameter, entry in before.items():
+                    self.state[parameter] = entry
+                self._repeats.clear()
+                if before:
+                    self._layouts.clear()
+                raise
+            for index, (works, active) in enumerate(plans):
+                self._layouts[index].push(active)
+                self._layouts[index].mark(active)
+                self._note(index, works, call)
             if before:
-                self._layouts.clear()
-            raise
-        for index, (works, active) in enumerate(plans):
-            self._layouts[index].push(active)
-            self._layouts[index].mark(active)
-            self._note(index, works, call)
-        if before:
-            self._hold()
+                self._hold()
+
+    def _repeat(self) -> bool:
+        """Do what the last step did, if kernels did all of it and only gradients are others."""
+        found = []
+        for index, group in enumerate(self.param_groups):
+            repeat = self._repeats.get(index)
+            if repeat is None or not repeat.by_kernels:
+                return False
+            if repeat.layout is not self._layouts.get(index):
+                return False
+            pointers = repeat.pointers(group, self.state)
+            if pointers is None:
+                return False
+            found.append((repeat, pointers))
+        for repeat, pointers in found:
+            repeat.run(pointers)
+        add_one([count for repeat, _ in found for count in repeat.counts])
+        return True
 
     def _hold(self) -> None:
         """Remember which constraint each parameter's state belongs to."""
@@ -329,7 +354,7 @@ class CoLA(Optimizer):
         """What a group does, and which of its parameters move."""
         group, repeat = self.param_groups[index], self._repeats.get(index)
         if repeat is not None and call is WHOLE:
-            works = repeat.again(group, self.state)
+            works = repeat.works() if repeat.is_same(group, self.state) else None
             if works is not None:
                 return works, repeat.active
         self._repeats.pop(index, None)
@@ -445,3 +470,8 @@ class CoLA(Optimizer):
         super().__setstate__(state)
         self._found = None
         self._prepare()
+
+
+@torch.enable_grad()
+def _evaluated(closure: Callable[[], Any]) -> Any:
+    return closure()

@@ -90,6 +90,11 @@ class Kernel:
         """Whether the memory of the parameters suits."""
         return all(map(suits, batch.parameters))
 
+    @property
+    def table(self) -> Table | Stacks | None:
+        """What the last call was made with."""
+        return self._table
+
     def fits(self) -> bool:
         """Whether the parameters still lie as the kernels need it."""
         if self._table is not None and self._table.is_current():

@@ -21,6 +21,16 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         target.copy_(source)
 
 
+def add_one(counts: Sequence[Tensor]) -> None:
+    """Add 1 to many tensors; ``torch._foreach_add_`` does it in one call, as in ``torch.optim``."""
+    together = getattr(torch, "_foreach_add_", None)
+    if together is not None and len(counts) > 1:
+        together(counts, 1)
+        return
+    for count in counts:
+        count.add_(1)
+
+
 def is_sharded(tensor: Tensor) -> bool:
     """Whether a tensor is a ``DTensor``, without an import of ``torch.distributed.tensor``."""
     return hasattr(tensor, "_local_tensor")

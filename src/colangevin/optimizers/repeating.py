@@ -7,12 +7,15 @@ its memory, its state, who has a gradient) leads back to ``GroupCall``.
 
 from __future__ import annotations
 
+import operator
+from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from colangevin.native import Table
 from colangevin.optimizers.batches import MOMENTUM, SLACK, STEP, StateOf
 from colangevin.optimizers.noise import Source
 from colangevin.optimizers.step import LangevinWork, Work
@@ -31,6 +34,7 @@ READ = (
     "seed",
 )
 """The options that works are made from, besides the constraint."""
+read = operator.itemgetter(*READ)
 
 
 class Watched(NamedTuple):
@@ -59,9 +63,13 @@ class Repeat:
         works: Sequence[LangevinWork],
         state_of: StateOf,
     ) -> None:
-        self._layout = layout
+        self.layout = layout
         self._works = [(work, work.kernel) for work in works]
-        self._options = [group[name] for name in READ]
+        found = [None if kernel is None else kernel.table for _, kernel in self._works]
+        self._tables = [table for table in found if isinstance(table, Table)]
+        self.by_kernels = len(self._tables) == len(works)
+        self.counts = [work.batch.counts for work in works]
+        self._options = read(group)
         self._size = len(group)
         self._watched = [
             _watched(parameter, state_of[parameter]) for parameter in layout.parameters
@@ -89,33 +97,54 @@ class Repeat:
             return None
         return cls(group, layout, found, state_of)
 
-    def again(self, group: dict[str, Any], state_of: StateOf) -> list[LangevinWork] | None:
-        """The works with the gradients as they are now; None if anything else has changed."""
-        layout, parameters = self._layout, group["params"]
+    def pointers(self, group: dict[str, Any], state_of: StateOf) -> list[array[int]] | None:
+        """Where the gradients of each kernel lie; None if anything else has changed.
+
+        It is for works that are ``by_kernels``.
+        """
+        if not self.is_same(group, state_of):
+            return None
+        found = []
+        for (work, _), table in zip(self._works, self._tables, strict=True):
+            own = table.memory_of([p.grad for p in work.batch.parameters])
+            if own is None or not table.is_current():
+                return None
+            found.append(own)
+        return found
+
+    def run(self, pointers: Sequence[array[int]]) -> None:
+        """Do the step by kernels, which cannot fail; ``counts`` are to go up by one."""
+        for (work, _), table, own in zip(self._works, self._tables, pointers, strict=True):
+            table.repeat(own, work.batch.steps())
+        self.layout.mark(self.active)
+
+    def is_same(self, group: dict[str, Any], state_of: StateOf) -> bool:
+        """Whether nothing but gradients has changed."""
+        layout, parameters = self.layout, group["params"]
         if group["constraint"] is not layout.constraint or len(parameters) != len(self._watched):
-            return None
+            return False
         # Keys that were added may be flags which a step refuses.
-        if len(group) != self._size or [group[name] for name in READ] != self._options:
-            return None
+        if len(group) != self._size or read(group) != self._options:
+            return False
         for parameter, (own, dtype, entry, kept) in zip(parameters, self._watched, strict=True):
             gradient = own.grad
             if parameter is not own or gradient is None or state_of.get(own) is not entry:
-                return None
+                return False
             if own.dtype is not dtype or gradient.dtype is not dtype:
-                return None
+                return False
             if gradient.layout is not torch.strided:
-                return None
+                return False
             for key, tensor in kept:
                 if entry.get(key) is not tensor:
-                    return None
-        if layout.written(self.active):
-            return None
-        return self._refreshed()
+                    return False
+        return not layout.written(self.active)
 
-    def _refreshed(self) -> list[LangevinWork] | None:
+    def works(self) -> list[LangevinWork] | None:
+        """The works with the gradients as they are now; None if memory has changed."""
         found = []
         for work, kernel in self._works:
-            if kernel is not None and not kernel.fits():
+            table = None if kernel is None else kernel.table
+            if kernel is not None and not (kernel.fits() and kernel.table is table):
                 return None
             work.kernel, work.in_place, work.outcome = kernel, False, None
             work.gradients = [parameter.grad for parameter in work.batch.parameters]  # type: ignore[misc]

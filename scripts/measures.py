@@ -38,7 +38,8 @@ FORMULAS = {
 CORE = ("constraints", "integrators", "random", "native", "optimizers", "ensemble")
 SUMS = ("plus", ".add", ".add_", ".sub", ".sub_")
 TYPES = "TYPE_CHECKING"
-OTHER_USES = {"recipe.reach", "temperature._reading"}  # a bound; a second derivative
+OTHER_USES = {"recipe.reach", "temperature._reading", "tempering._energy"}
+"""A bound, a second derivative, and an energy."""
 ROUTES = {
     "_call": "kernel",
     "_run_in_blocks": "blocks",

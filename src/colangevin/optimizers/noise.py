@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from colangevin.native import fill
-from colangevin.optimizers.batches import Batch
 from colangevin.random import key_of, normals
+
+if TYPE_CHECKING:
+    from colangevin.optimizers.batches import Batch
 
 DRAWS = 64
 """Draws that belong to one stretch of a call."""

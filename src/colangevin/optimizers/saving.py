@@ -24,13 +24,13 @@ from colangevin.optimizers.batches import (
     StateOf,
     work_dtype,
 )
-from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.option_checks import check_group
 from colangevin.optimizers.placing import names_of
 from colangevin.optimizers.private import is_sharded
 
 if TYPE_CHECKING:
     from colangevin.optimizers.cola import CoLA
+    from colangevin.optimizers.layout import Layout
 
 
 def pack(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:

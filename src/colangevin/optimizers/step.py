@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -27,9 +27,10 @@ from colangevin.integrators.recipe import Recipe, direction
 from colangevin.integrators.scheme import Move
 from colangevin.integrators.stretches import stretch
 from colangevin.optimizers.batches import Batch, StateOf
-from colangevin.optimizers.kernel import Kernel
-from colangevin.optimizers.matrix_kernel import MatrixKernel
 from colangevin.optimizers.noise import BatchNoise, Source
+
+if TYPE_CHECKING:
+    from colangevin.optimizers.kernel import Kernel
 
 BLOCK = 7 << 14
 """Numbers in a block. Smaller ones are bound by calls; temporaries of twice this size are given
@@ -191,7 +192,7 @@ def _choose(works: Sequence[Work]) -> None:
     looks = [bound for work in asked if work.kernel is None for bound in _bounds(work)]
     numbers = iter(torch.stack(looks).tolist() if looks else ())
     for work in asked:
-        if isinstance(work.kernel, MatrixKernel):
+        if work.kernel is not None:
             found = work.kernel.largest(work.state_of, work.recipe, work.gradients)
         else:
             found = next(numbers), next(numbers), next(numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from colangevin.lab.data.pretrained import Minilm
 CIFAR_BATCHES = ("data_batch_1", "data_batch_2", "test_batch")
 
 
-def write_cifar(root: Path, images: int = 40) -> None:
-    """Images whose brightness tells their class; batches 3 to 5 are not there."""
+def write_cifar(root: Path, images: int = 40, more: Sequence[str] = ()) -> None:
+    """Images whose brightness tells their class; batches 3 to 5 are there as ``more`` alone."""
     folder = root / "cifar-10-batches-bin"
     folder.mkdir(parents=True)
-    for number, name in enumerate(CIFAR_BATCHES):
+    for number, name in enumerate((*CIFAR_BATCHES, *more)):
         generator = torch.Generator().manual_seed(number)
         labels = torch.randint(10, (images, 1), generator=generator)
         noise = torch.randint(40, (images, 3072), generator=generator)

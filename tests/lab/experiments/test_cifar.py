@@ -6,8 +6,10 @@ import pytest
 import torch
 
 import small_data
+from colangevin.errors import DataError
 from colangevin.lab.experiments import cifar_orthogonal as cifar
 from colangevin.lab.experiments import job_log as logs
+from colangevin.lab.experiments import running
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Record, Records, read_records
 from colangevin.lab.experiments.running import reproduce
@@ -93,6 +95,66 @@ def test_figures_table_and_claims_from_records(whole):
     assert list(cifar.figures(part)) == ["overdamped"]
     assert len(cifar.table(part).rows) == 1
     assert cifar.claims(part) == []
+
+
+# --- the paper's scale ----------------------------------------------------------------------
+
+
+def paper_job(name, **smaller):
+    planned = cifar.jobs({**cifar.EXPERIMENT.settings("paper", None, 0), **smaller})
+    return next(job for job in planned if job.name == name)
+
+
+def test_the_papers_scale_has_its_settings():
+    planned = cifar.jobs(cifar.EXPERIMENT.settings("paper", None, 0))
+    assert [job.name for job in planned] == [*cifar.METHODS, *cifar.FRICTION]
+    for job in planned:
+        settings = job.settings
+        assert (settings["epochs"], settings["runs"], settings["batch_size"]) == (150, 5, 128)
+        assert (settings["train_images"], settings["batches"]) == (50_000, [1, 2, 3, 4, 5])
+    names = {job.name: job.settings for job in planned}
+    assert names["sgd-m"]["momentum"] == names["o-cola-ud"]["momentum"] == 0.9
+    assert names["o-cola-ud-friction"]["friction"] == 0.5
+
+
+def test_the_papers_network_and_steps():
+    model, optimizer, scheduler = cifar.begin(paper_job("o-cola-ud-friction").settings)
+    convolutions = [m for m in model.modules() if isinstance(m, torch.nn.Conv2d)]
+    assert len(convolutions) == 33 + 3  # 34 layers with the last one, and three shortcuts
+    assert 21e6 < sum(p.numel() for p in model.parameters()) < 22e6
+    seen = []
+    for epoch in range(150):
+        group = optimizer.param_groups[1]
+        if epoch % 50 == 0:
+            seen.append((group["lr"], group["friction"], group["momentum"]))
+        optimizer.step()
+        scheduler.step()
+    assert [lr for lr, *_ in seen] == pytest.approx([0.1, 0.01, 0.001])
+    assert {(friction, momentum) for _, friction, momentum in seen} == {(0.5, None)}
+
+
+def test_the_papers_scale_makes_steps(tmp_path):
+    small_data.write_cifar(tmp_path, more=[f"data_batch_{i}" for i in (3, 4, 5)])
+    smaller = {"width": 8, "epochs": 3, "runs": 1, "train_images": 160, "batch_size": 80}
+    with small_data.any_hash():
+        plan = running.prepare(cifar.EXPERIMENT, "paper", data=tmp_path, out=tmp_path / "out")
+        assert len(plan.todo) == 6
+        for name in ("sgd-m-wd", "o-cola-ud-friction"):
+            job = paper_job(name, **smaller)
+            log = Log(job, tmp_path, tmp_path)
+            cifar.run(job, log)
+            assert log.record.history["epoch"] == [1, 2, 3]
+            assert log.record.final["diverged"] == []
+            assert log.record.values("violation")[0] < 1e-5
+
+
+def test_missing_batches_are_named_before_anything_runs(tmp_path):
+    small_data.write_cifar(tmp_path)
+    with small_data.any_hash():
+        running.prepare(cifar.EXPERIMENT, "full", data=tmp_path, out=tmp_path / "out")
+        with pytest.raises(DataError, match=r"all batches: .*data_batch_3") as found:
+            running.prepare(cifar.EXPERIMENT, "paper", data=tmp_path, out=tmp_path / "out")
+    assert "COLA_DATA" in str(found.value)
 
 
 def faked(scale, **accuracies):

@@ -1,5 +1,7 @@
 """transformer-circle, on small files written here."""
 
+from dataclasses import replace
+
 import pytest
 
 import small_data
@@ -73,6 +75,51 @@ def test_figures_table_and_claims_from_records(whole):
     assert len(transformer_findings.figures(part)["losses"].axes) == 2
     assert len(transformer_findings.table(part).rows) == 1
     assert [claim.verdict for claim in measured(part)] == ["not reproduced"]
+
+
+def test_the_papers_scale_has_every_row():
+    planned = transformer.jobs(transformer.EXPERIMENT.settings("paper", None, 0))
+    assert len(planned) == 2 * 9
+    for job in planned:
+        assert (job.settings["epochs"], job.settings["size"]) == (200, 200)
+        assert job.settings["method"] in transformer_findings.STATED[job.settings["dataset"]]
+    steps = {j.name: (j.settings.get("lr"), j.settings.get("momentum")) for j in planned}
+    assert steps["ptb-sgd-m-fast-0.7"] == (0.2, 0.7)
+    decayed = {j.settings["momentum"] for j in planned if j.settings.get("weight_decay")}
+    assert decayed == {0.7, 0.8, 0.9}
+    assert planned[0].settings["train_tokens"] == 929_589
+
+
+def test_the_papers_scale_makes_steps(tmp_path, whole):
+    _, data = whole
+    smaller = {"epochs": 2, "size": 8, "train_tokens": 1_100, "valid_tokens": 520}
+    records = []
+    for job in transformer.jobs(transformer.EXPERIMENT.settings("paper", None, 0))[:9]:
+        job = replace(job, settings={**job.settings, **smaller})
+        log = Log(job, tmp_path, data)
+        transformer.run(job, log)
+        assert log.record.final["diverged"] == []
+        records.append(log.record)
+    found = Records(records)
+    assert len(transformer_findings.table(found).rows) == 9
+    rest = [c for c in transformer_findings.claims(found) if c.verdict == "not measured"]
+    assert len(rest) == 5 and all("WikiText-2" in claim.text for claim in rest)
+
+
+def test_the_whole_treebank_is_told_from_the_part():
+    planned = transformer.jobs(transformer.EXPERIMENT.settings("treebank", None, 0))
+    usual = transformer.jobs(transformer.EXPERIMENT.settings("laptop", None, 0))
+    assert planned[:8] == usual  # their records serve both scales
+    assert [job.settings["train_tokens"] for job in planned[8:]] == [929_589] * 2
+    records = Records(
+        Record("x", job.name, i, job.settings, final={"min_valid_loss": [6.0 + i]})
+        for i, job in enumerate(planned)
+    )
+    found = transformer_findings.of_text(records, "treebank")
+    assert list(found) == list(transformer.LONG)
+    assert found["sgd-m-wd"].values("min_valid_loss") == [15.0]
+    texts = [claim.text for claim in measured(records)]
+    assert sum("the whole Penn Treebank" in text for text in texts) == 3
 
 
 def measured(records):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ SCALES: dict[str, dict[str, Any]] = {
     "laptop": SMALL
     | {"runs": 1, "epochs": 6, "width": 8, "train_images": 5_000, "test_images": 2_000},
     "full": SMALL | {"runs": 2, "epochs": 12},
+    "paper": PAPER | {"every_row": True},
 }
 METHODS: dict[str, dict[str, Any]] = {
     "sgd-m": {"label": "SGD-m", "momentum": 0.9},
@@ -61,23 +63,37 @@ METHODS: dict[str, dict[str, Any]] = {
     "o-cola-od": {"label": "o-CoLA-od", "momentum": 0.0, "orthogonal": True},
 }
 """CoLA's lr and momentum are SGD's: the step that the paper rescales to match."""
+FRICTION: dict[str, dict[str, Any]] = {
+    "o-cola-ud-friction": {"label": "o-CoLA-ud, γ = 0.5", "friction": 0.5, "orthogonal": True},
+}
+"""The paper's γ, which the scale paper tries beside SGD's momentum; lr = h² is still SGD's."""
 
 ACCURACY = Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0)
 LOSS = Quantity("test_loss", "test loss", digits=3)
 NOTE = (
-    "Reduced at every scale: the paper trains a ResNet-34 on all 50,000 images for 150 epochs, "
+    "Reduced at every scale but `paper`: the paper trains a ResNet-34 on all 50,000 images for "
+    "150 epochs, "
     "5 runs; full is a ResNet of three blocks (16, 32, 64 channels) on the first 20,000 images "
     "for 12 epochs, 2 runs. As in the paper: batches of 128, crop, flip, normalisation, "
     "h = 0.1, a tenth of it after each third of the epochs (without momentum h stays). Weight "
     "decay is 5e-4 (the paper names no value). Orthogonal are all convolutions but the first, "
     "and the last layer. lr = 0.1 and momentum = 0.9 are SGD-m's, that is γ = 0.33; with the "
-    "paper's γ = 0.5 the momentum would be 0.85."
+    "paper's γ = 0.5 the momentum would be 0.85. `--scale paper` is the paper's setting and tries "
+    "γ = 0.5, too, where the momentum e^{−γh} rises as the lr falls; it needs all five batches of "
+    "the data, is made for a GPU, and has not been run."
 )
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job per method."""
-    return [Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
+    """One job per method.
+
+    Example:
+        >>> [job.name for job in jobs({**SCALES["paper"], "seed": 0})][-2:]
+        ['o-cola-od', 'o-cola-ud-friction']
+    """
+    methods = METHODS | (FRICTION if settings.get("every_row") else {})
+    common = {key: value for key, value in settings.items() if key != "every_row"}
+    return [Job(NAME, name, {**common, **own}) for name, own in methods.items()]
 
 
 def run(job: Job, log: Log) -> None:
@@ -85,7 +101,7 @@ def run(job: Job, log: Log) -> None:
     settings = job.settings
     images = load(settings, log)
     work = training.Training(
-        begin=lambda: begin(settings),
+        begin=lambda: begin(settings, log.device),
         loss=lambda model, items: augmented_loss(model, images, items),
         measure=lambda model: measure(model, images),
         items=len(images.train_labels),
@@ -106,15 +122,16 @@ def load(settings: Settings, log: Log) -> ImageData:
     """The first images of some of the batches."""
     images = cifar10(log.data, batches=settings["batches"])
     train, test = settings["train_images"], settings["test_images"]
-    return ImageData(
+    parts = (
         images.train_images[:train],
         images.train_labels[:train],
         images.test_images[:test],
         images.test_labels[:test],
     )
+    return ImageData(*(part.to(log.device) for part in parts))
 
 
-def begin(settings: Settings) -> training.Parts:
+def begin(settings: Settings, device: torch.device | None = None) -> training.Parts:
     """A network with its optimizer and its steps' decay.
 
     Example:
@@ -124,15 +141,17 @@ def begin(settings: Settings) -> training.Parts:
         >>> begin({**SCALES["smoke"], **METHODS["sgd"]}).optimizer.param_groups[0]["momentum"]
         0.0
     """
-    model = resnet(settings["blocks"], settings["width"])
-    step = {"lr": settings["lr"], "momentum": settings["momentum"]}
+    model = resnet(settings["blocks"], settings["width"]).to(device)
+    step = {"lr": settings["lr"], "momentum": settings.get("momentum")}
+    if "friction" in settings:
+        step = {"step_size": math.sqrt(settings["lr"]), "friction": settings["friction"]}
     if settings.get("orthogonal"):
         rules = {"stem.*": None, nn.Conv2d: Orthogonal(), nn.Linear: Orthogonal()}
         optimizer: torch.optim.Optimizer = CoLA(parameter_groups(model, rules), **step)
     else:
         decay = settings.get("weight_decay", 0.0)
         optimizer = torch.optim.SGD(model.parameters(), **step, weight_decay=decay)
-    if not settings["momentum"]:
+    if settings.get("momentum") == 0.0:
         return training.Parts(model, optimizer)
     milestones = [round(settings["epochs"] * third / 3) for third in (1, 2)]
     return training.Parts(model, optimizer, MultiStepLR(optimizer, milestones, gamma=0.1))
@@ -183,7 +202,10 @@ def figures(records: Records) -> dict[str, Figure]:
     """With momentum (figure 6) and without (figure 4.9)."""
     panels = {"train_loss": "training loss", "test_loss": "test loss"}
     panels["test_accuracy"] = "test accuracy, %"
-    wanted = {"momentum": ("sgd-m", "sgd-m-wd", "o-cola-ud"), "overdamped": ("sgd", "o-cola-od")}
+    wanted = {
+        "momentum": ("sgd-m", "sgd-m-wd", "o-cola-ud", *FRICTION),
+        "overdamped": ("sgd", "o-cola-od"),
+    }
     drawn = {}
     for name, methods in wanted.items():
         present = [records[method] for method in methods if method in records]
@@ -218,6 +240,7 @@ def claims(records: Records) -> list[Claim]:
     stated = [
         ("o-cola-ud", "sgd-m", ACCURACY),
         ("o-cola-ud", "sgd-m", LOSS),
+        *((job, "sgd-m", quantity) for job in FRICTION for quantity in (ACCURACY, LOSS)),
         ("o-cola-od", "sgd", ACCURACY),
         ("o-cola-od", "sgd", LOSS),
     ]
@@ -258,5 +281,7 @@ EXPERIMENT = Experiment(
     claims=claims,
     data=("cifar-10",),
     note=NOTE,
-    times={"smoke": "10 s", "laptop": "7 min", "full": "75 min"},
+    times={"smoke": "10 s", "laptop": "7 min", "full": "75 min", "paper": "months"},
+    data_of={"paper": ("cifar-10, all batches",)},
+    gpus=True,
 )

@@ -14,7 +14,8 @@ from colangevin.lab.data import pretrained
 LOADERS: dict[str, Callable[[Path | None], Any]] = {
     "fashion-mnist": data.fashion_mnist,
     "mnist": data.mnist,
-    "cifar-10": partial(data.cifar10, batches=(1, 2)),  # no experiment needs more
+    "cifar-10": partial(data.cifar10, batches=(1, 2)),  # most need no more
+    "cifar-10, all batches": data.cifar10,
     "ptb": data.penn_treebank,
     "wikitext-2": data.wikitext2,
     "uci": lambda directory: {name: data.uci(name, directory) for name in data.UCI_TABLES},

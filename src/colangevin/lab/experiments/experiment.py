@@ -131,6 +131,7 @@ class Experiment:
         table: makes the table from records alone.
         claims: compares the records with what the paper states.
         data: datasets that it reads, keys of ``colangevin.lab.experiments.datasets.LOADERS``.
+        data_of: for scales that read other datasets than the rest, which.
         note: how the scales differ from the paper, shown next to the results.
         times: for each scale, roughly how long it takes on two cores.
         gpus: whether its networks can be on a GPU.
@@ -149,6 +150,7 @@ class Experiment:
     table: Callable[[Records], Table]
     claims: Callable[[Records], list[Claim]]
     data: tuple[str, ...] = ()
+    data_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     note: str = ""
     times: Mapping[str, str] = field(default_factory=dict)
     gpus: bool = False

@@ -105,7 +105,7 @@ def prepare(
     done = set() if anew else _done(planned, directory, resume)
     todo = [job.name for job in planned if job.name not in done]
     if todo:
-        datasets.check(experiment.data, data)
+        datasets.check(experiment.data_of.get(scale, experiment.data), data)
     _require_writable(directory)
     threads = max(1, min(engine.processors // processes, engine.threads))
     where = (directory, data, processes, threads, stale, engine)

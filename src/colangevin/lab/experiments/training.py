@@ -111,7 +111,9 @@ class Run:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.model, self.optimizer, self._scheduler = training.begin()
-            self._random = torch.get_rng_state()
+            places = {parameter.device for parameter in self.model.parameters()}
+            self._gpus = [device for device in places if device.type == "cuda"]
+            self._keep_random()
         self.step = 0
         self.diverged: int | None = None
         self.seconds = 0.0
@@ -122,14 +124,21 @@ class Run:
         """Make one step, unless the run has diverged."""
         if self.diverged is None:
             begun = time.process_time()
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=self._gpus):
                 torch.set_rng_state(self._random)
+                for device, state in zip(self._gpus, self._random_of_gpus, strict=True):
+                    torch.cuda.set_rng_state(state, device)
                 self._descend()
-                self._random = torch.get_rng_state()
+                self._keep_random()
             self.seconds += time.process_time() - begun
         self.step += 1
         if self._scheduler is not None and self.step % self._training.steps == 0:
             self._scheduler.step()
+
+    def _keep_random(self) -> None:
+        """Dropout on a GPU draws from a generator of its own."""
+        self._random = torch.get_rng_state()
+        self._random_of_gpus = [torch.cuda.get_rng_state(device) for device in self._gpus]
 
     def _descend(self) -> None:
         training = self._training
@@ -168,6 +177,7 @@ class Run:
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
             "random": self._random,
+            "random_of_gpus": self._random_of_gpus,
             "step": self.step,
             "diverged": self.diverged,
             "order": self._order,
@@ -182,6 +192,7 @@ class Run:
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
         self._random = state["random"]
+        self._random_of_gpus = state.get("random_of_gpus", [])
         self.step, self.diverged = state["step"], state["diverged"]
         self._order, self._losses = state["order"], list(state["losses"])
         self.seconds = state["seconds"]

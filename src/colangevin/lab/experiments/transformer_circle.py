@@ -228,7 +228,7 @@ EXPERIMENT = Experiment(
         "laptop": "6 min",
         "full": "1 h",
         "treebank": "10 min",
-        "paper": "about 10 days",
+        "paper": "a month",
     },
     gpus=True,
 )

@@ -24,6 +24,7 @@ SMALL = [
     "partitioned-trigonometric",
     "partitioned-overfitting",
     "partitioned-noise",
+    "partitioned-poker",
     "background",
     "loss-paths",
     "boundary-digits",

@@ -90,6 +90,19 @@ STEPS = (0.1, 0.5, 1.0)
 ADAMS = (0.001, 0.005, 0.01, 0.05)
 SGDS = (0.05, 0.1, 0.15, 0.2)
 FIRST = (0.1, 0.2)
+PARTS: dict[str, tuple[str, str, str, str, dict[str, float]]] = {
+    "regions": (
+        "region_runs",
+        "large_nodes",
+        "points",
+        "region_steps",
+        {"turns": 4.0, "power": 1.0},
+    ),
+    "grid": ("grid_runs", "nodes", "points", "grid_steps", partitioned.FOUR_TURNS),
+    "robust": ("runs", "small_nodes", "few_points", "robust_steps", partitioned.TWO_TURNS),
+    "hybrid": ("hybrid_runs", "nodes", "points", "hybrid_steps", partitioned.FOUR_TURNS),
+}
+"""For each figure: the settings that give runs, nodes, training points and steps; and the data."""
 AVERAGED = 10
 """Networks whose probabilities are averaged for a picture, one per epoch."""
 
@@ -104,33 +117,27 @@ def jobs(settings: Settings) -> list[Job]:
     ]
 
 
-def _runs(settings: Settings, part: str) -> int:
-    return int(min(settings["runs"], settings[f"{part}_runs"]))
+def _shared(settings: Settings, part: str) -> dict[str, Any]:
+    """What all jobs of a part have in common."""
+    runs, nodes, points, steps, data = PARTS[part]
+    return {
+        "part": part,
+        "runs": int(min(settings["runs"], settings[runs])),
+        "hidden": settings[nodes],
+        "train_points": settings[points],
+        "batch_size": settings[points] // 50,
+        "steps": settings[steps],
+        "data": data,
+    }
 
 
 def _regions(settings: Settings) -> dict[str, dict[str, Any]]:
-    shared = {
-        "part": "regions",
-        "runs": _runs(settings, "region"),
-        "hidden": settings["large_nodes"],
-        "train_points": settings["points"],
-        "batch_size": settings["points"] // 50,
-        "steps": settings["region_steps"],
-        "data": {"turns": 4.0, "power": 1.0},
-    }
+    shared = _shared(settings, "regions")
     return {f"regions-{name}": {**shared, **own} for name, own in REGIONS.items()}
 
 
 def _grid(settings: Settings) -> dict[str, dict[str, Any]]:
-    shared = {
-        "part": "grid",
-        "runs": _runs(settings, "grid"),
-        "hidden": settings["nodes"],
-        "train_points": settings["points"],
-        "batch_size": settings["points"] // 50,
-        "steps": settings["grid_steps"],
-        "data": partitioned.FOUR_TURNS,
-    }
+    shared = _shared(settings, "grid")
     found = {"grid-adlala": {**shared, "label": "AdLaLa", "method": ADLALA}}
     for sigma in SIGMAS:
         for h in STEPS:
@@ -145,28 +152,12 @@ def _grid(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def _robust(settings: Settings) -> dict[str, dict[str, Any]]:
-    shared = {
-        "part": "robust",
-        "runs": settings["runs"],
-        "hidden": settings["small_nodes"],
-        "train_points": settings["few_points"],
-        "batch_size": settings["few_points"] // 50,
-        "steps": settings["robust_steps"],
-        "data": partitioned.TWO_TURNS,
-    }
+    shared = _shared(settings, "robust")
     return {f"robust-{name}": {**shared, **own} for name, own in ROBUST.items()}
 
 
 def _hybrid(settings: Settings) -> dict[str, dict[str, Any]]:
-    shared = {
-        "part": "hybrid",
-        "runs": _runs(settings, "hybrid"),
-        "hidden": settings["nodes"],
-        "train_points": settings["points"],
-        "batch_size": settings["points"] // 50,
-        "steps": settings["hybrid_steps"],
-        "data": partitioned.FOUR_TURNS,
-    }
+    shared = _shared(settings, "hybrid")
     found = {}
     for h in SGDS:
         method = {"kind": "sgd", "h": h}

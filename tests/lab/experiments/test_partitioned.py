@@ -23,6 +23,7 @@ SMALL = [
     "partitioned-spirals",
     "partitioned-trigonometric",
     "partitioned-overfitting",
+    "partitioned-evolution",
     "partitioned-noise",
     "partitioned-poker",
     "background",

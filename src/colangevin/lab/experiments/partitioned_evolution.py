@@ -138,7 +138,7 @@ def figures(records: Records) -> dict[str, Figure]:
         for ring, name in enumerate(RINGS):
             band(axis, steps, values[..., ring].numpy(), color=COLORS[ring], label=name)
         axis.set(title=record.settings["label"], xlabel="step", ylabel="test accuracy, %")
-        axis.set(ylim=(40, 101))
+        axis.set(ylim=(0, 101))
         label = record.settings["label"]
         band(axes[-1], steps, ratios(record).numpy(), color=COLORS[place], label=label)
     axes[-1].axhline(1.0, color="gray", linewidth=1)
@@ -198,6 +198,7 @@ def _effect(record: Record, equal: bool) -> Claim:
         fits, stated, why = 0.8 <= mean <= 1.25, "about equal", "taken as between 0.8 and 1.25"
     else:
         fits, stated, why = mean - 2 * error > 1, "more", "taken as two standard errors above 1"
+    why += f"; before the first step it is {mean_std(ratios(record)[0].tolist())[0]:.2f}"
     text = f"{record.settings['label']}: effect of an outer data point over that of an inner one, "
     text += "mean of the first 2,000 steps"
     verdict = REPRODUCED if fits else NOT_REPRODUCED

@@ -273,6 +273,19 @@ class Circle(Constraint):
             torch.addcmul(slack, along, slack).addcmul_(across, position, value=-1.0),
         )
 
+    def drift_(self, state: State, step: Scalar) -> State:
+        """The same numbers as ``drift``, with fewer passes over memory."""
+        position, slack = state.position, state.slack
+        assert slack is not None
+        along, across = self._change(state, step)
+        moved = torch.addcmul(position, along, position).addcmul_(across, slack)
+        slack.addcmul_(along, slack).addcmul_(across, position, value=-1.0)
+        bound: Any = self.bound(position.dtype, position.device)
+        torch.clamp(moved, -bound, bound, out=position)
+        size = torch.abs(slack, out=along).clamp_min_(self._floor(position))
+        torch.copysign(size, slack, out=slack)
+        return state
+
     def _change(self, state: State, step: Scalar) -> tuple[Tensor, Tensor]:
         """How much of q itself and of its orthogonal a drift adds to it."""
         position, slack, momentum = state.position, state.slack, state.momentum
@@ -286,10 +299,14 @@ class Circle(Constraint):
     def _hold(self, state: State, position: Tensor, slack: Tensor) -> State:
         """No weight beyond its radius, and no slack that is too small to grow again."""
         bound = self.bound(position.dtype, position.device)
-        floor = self._radius(position) * math.sqrt(torch.finfo(position.dtype).eps)
         return state._replace(
-            position=within(position, bound), slack=slack.abs().clamp_min_(floor).copysign_(slack)
+            position=within(position, bound),
+            slack=slack.abs().clamp_min_(self._floor(position)).copysign_(slack),
         )
+
+    def _floor(self, position: Tensor) -> float | Tensor:
+        """The smallest slack."""
+        return self._radius(position) * math.sqrt(torch.finfo(position.dtype).eps)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """(θ, ξ) ← r (θ̄, ξ̄) / |(θ̄, ξ̄)|: (4.47) with atan2 in the place of arctan."""

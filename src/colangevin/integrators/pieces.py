@@ -56,7 +56,7 @@ def impulse(
             slack = slack * fitting(decay, slack)
         else:
             slack = plus(change.slack, slack, decay)
-    momentum = plus(change.main, state.momentum, decay)
+    momentum = plus(change.main, state.momentum, decay, state.momentum if in_place else None)
     new = state._replace(momentum=momentum, slack_momentum=slack)
     return overwrite(state, new) if in_place else new
 

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import Outcome, State
-from colangevin.constraints.base import overwrite
 from colangevin.errors import ConvergenceError
 from colangevin.integrators import adaptive
 from colangevin.integrators.adaptive import AdaptiveDynamics, Part
@@ -158,7 +157,7 @@ class LangevinWork(Work):
         for first, part, slope in _blocks(self.batch, state, gradient):
             force = direction(slope, part.position, recipe.weight_decay)
             draw = noise.at(first).draw
-            overwrite(part, advance(self.batch.constraint, part, force, recipe.actions, draw))
+            advance(self.batch.constraint, part, force, recipe.actions, draw, in_place=True)
         self.batch.write(self.state_of, state)
 
 

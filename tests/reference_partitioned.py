@@ -150,6 +150,27 @@ def bacdedcab(
     return theta, p + h / 2 * g(theta), xi
 
 
+def baefeab(
+    theta: Tensor,
+    p: Tensor,
+    xi: float,
+    g: Callable[[Tensor], Tensor],
+    h: float,
+    epsilon: float,
+    sigma: float,
+    tau: float,
+    r: Tensor,
+) -> tuple[Tensor, Tensor, float]:
+    """The order that others call BADODAB: the friction moves before and after the flow."""
+    p = p + h / 2 * g(theta)
+    theta = theta + h / 2 * p
+    xi = adaptive_e(p, xi, epsilon, p.numel(), tau, h / 2)
+    p = adaptive_f(p, xi, sigma, h, r)
+    xi = adaptive_e(p, xi, epsilon, p.numel(), tau, h / 2)
+    theta = theta + h / 2 * p
+    return theta, p + h / 2 * g(theta), xi
+
+
 def adlala(
     theta: Parts,
     p: Parts,

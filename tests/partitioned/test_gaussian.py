@@ -91,7 +91,7 @@ def run(
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("scheme", ["BACDEDCAB", "BAFEFAB"])
+@pytest.mark.parametrize("scheme", ["BACDEDCAB", "BAFEFAB", "BAEFEAB"])
 def test_adaptive_langevin_holds_its_temperature_under_gradient_noise(scheme: str) -> None:
     stiffness = torch.linspace(0.5, 2.0, 400, dtype=torch.float64)
     h, heat = 0.03, 5.0

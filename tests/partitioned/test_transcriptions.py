@@ -161,6 +161,26 @@ def test_adaptive_langevin(scheme: str, flow: bool, friction: float) -> None:
     assert abs(float(optimizer.param_groups[0]["friction"]) - xi) < TOLERANCE
 
 
+@pytest.mark.parametrize("friction", [0.0, 0.8])
+def test_adaptive_langevin_with_the_feedback_around_the_flow(friction: float) -> None:
+    parameters = start()
+    optimizer = cl.AdaptiveLangevin(
+        parameters, H, 0.4, 0.3, temperature=0.2, friction=friction, scheme="BAEFEAB"
+    )
+    path, noise = run(optimizer, parameters, STEPS)
+    theta, xi = joined(beginning()), friction
+    p = torch.zeros_like(theta)
+    expected = []
+    for r in noise.of(8):
+        theta, p, xi = reference.baefeab(
+            theta, p, xi, lambda q: gradient_of_joined([q])[0], H, 0.4, 0.3, 0.2, r
+        )
+        expected.append(list(theta.split((5, 3))))
+    assert len(expected) == STEPS
+    assert largest_difference(path, expected) < TOLERANCE
+    assert abs(float(optimizer.param_groups[0]["friction"]) - xi) < TOLERANCE
+
+
 def test_adlala() -> None:
     parameters = start()
     optimizer = cl.AdLaLa(

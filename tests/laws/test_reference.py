@@ -214,9 +214,9 @@ def compare(case: Case, literal: Literal, state: State, h: float) -> None:
 
 def numbers_of(seed: int, place: int, step: int, number: int, size: int) -> Tensor:
     """From the C kernels where there are any: they round otherwise than torch."""
-    out = torch.empty(size)
-    if fill([out], [seed], [place], [step], number):
-        return out
+    out = torch.empty(1, size)
+    if fill(out, [seed], place, step, number):
+        return out[0]
     return counter_normals([key_of(seed, place, step, number)], size)[0]
 
 

@@ -284,6 +284,11 @@ def test_masses_have_the_shape_of_the_weight():
         started(mass="heavy")
 
 
+def test_two_masses_are_not_equal():
+    assert repr(cl.Massive(2.0)) == "Massive(mass=2.0)"
+    assert cl.Massive(2.0) != cl.Massive(3.0)
+
+
 def test_a_constraint_has_no_masses():
     with pytest.raises(ValueError, match="same as lr / m"):
         started(mass=2.0, constraint=cl.Circle(1.0))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints.base import (
+    Constraint,
     Draw,
     Scalar,
     State,
@@ -48,6 +49,7 @@ class Massive(Unconstrained):
     _inverse: float | Tensor = field(init=False, repr=False)
     _root: float | Tensor = field(init=False, repr=False)
 
+    __repr__ = Constraint.__repr__
     __eq__ = object.__eq__  # tensors cannot be compared by ==
     __hash__ = object.__hash__
 

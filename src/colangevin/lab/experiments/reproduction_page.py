@@ -31,6 +31,8 @@ A number is *reproduced* if (a) it is within two combined standard deviations, â
 of the paper's, and (b) the methods come in the same order. If the paper gives no standard
 deviation, we use ours. Curvatures must agree within a factor of 1.25. If only (b) holds, the number
 is *reproduced in ordering only*.
+
+[Coverage of the sources](coverage.md) lists what of them is covered, partial and missing.
 """
 
 NEW_NOISE = "2026-11-17"

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from colangevin import checks
+from colangevin.lab.models.transformer import check_sizes
 
 EPSILON = 1e-12
 _NAMES = {
@@ -31,6 +32,7 @@ class EncoderLayer(nn.Module):
     """Self-attention and a feed-forward network, each followed by a sum and a normalisation.
 
     Example:
+        >>> import torch
         >>> layer = EncoderLayer(size=8, heads=2, hidden=16, dropout=0.0)
         >>> layer(torch.zeros(1, 3, 8), torch.ones(1, 1, 1, 3, dtype=torch.bool)).shape
         torch.Size([1, 3, 8])
@@ -76,6 +78,7 @@ class SentenceEncoder(nn.Module):
         ValueError: if a number is not positive, or the heads do not divide the size.
 
     Example:
+        >>> import torch
         >>> encoder = SentenceEncoder(50, size=8, heads=2, hidden=16, layers=2)
         >>> encoder(torch.tensor([[2, 7, 3], [2, 3, 0]])).shape
         torch.Size([2, 3, 8])
@@ -93,11 +96,8 @@ class SentenceEncoder(nn.Module):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        sizes = {"vocabulary": vocabulary, "size": size, "heads": heads, "hidden": hidden}
-        for name, value in {**sizes, "layers": layers, "longest": longest}.items():
-            checks.count(name, value)
-        if size % heads:
-            raise ValueError(f"size must be a multiple of heads, got {size} and {heads}")
+        others = {"vocabulary": vocabulary, "hidden": hidden, "layers": layers}
+        check_sizes(size, heads, **others, longest=longest)
         checks.fraction("dropout", dropout)
         self.size = size
         self.words = nn.Embedding(vocabulary, size)
@@ -127,6 +127,7 @@ class SentenceClassifier(nn.Module):
         classes: number of outputs.
 
     Example:
+        >>> import torch
         >>> model = SentenceClassifier(SentenceEncoder(50, size=8, heads=2, hidden=16, layers=2))
         >>> model(torch.tensor([[2, 7, 3], [2, 3, 0]])).shape
         torch.Size([2, 2])

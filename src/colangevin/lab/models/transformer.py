@@ -11,6 +11,24 @@ from colangevin import checks
 from colangevin.lab.models.cross_entropy import linear_cross_entropy
 
 
+def check_sizes(size: int, heads: int, **others: int) -> None:
+    """Refuse sizes of a transformer that cannot be.
+
+    Raises:
+        ValueError: if a number is not positive, or the heads do not divide the size.
+
+    Example:
+        >>> check_sizes(8, 3, layers=2)
+        Traceback (most recent call last):
+        ...
+        ValueError: size must be a multiple of heads, got 8 and 3
+    """
+    for name, value in {"size": size, "heads": heads, **others}.items():
+        checks.count(name, value)
+    if size % heads:
+        raise ValueError(f"size must be a multiple of heads, got {size} and {heads}")
+
+
 class PositionalEncoding(nn.Module):
     """Adds sines and cosines of the position, then drops out.
 
@@ -82,11 +100,8 @@ class TransformerLM(nn.Module):
         longest: int = 5000,
     ) -> None:
         super().__init__()
-        sizes = {"vocabulary": vocabulary, "size": size, "heads": heads, "hidden": hidden}
-        for name, value in {**sizes, "layers": layers, "longest": longest}.items():
-            checks.count(name, value)
-        if size % heads:
-            raise ValueError(f"size must be a multiple of heads, got {size} and {heads}")
+        others = {"vocabulary": vocabulary, "hidden": hidden, "layers": layers}
+        check_sizes(size, heads, **others, longest=longest)
         self.size = size
         self.embedding = nn.Embedding(vocabulary, size)
         self.position = PositionalEncoding(size, dropout, longest)

@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
-from colangevin.lab.bench import plot, presenting
+from colangevin.lab.bench import bars, plot, presenting
 from colangevin.lab.bench.record import Record
+from colangevin.lab.bench.sampling_rates import LETTER
+from colangevin.lab.bench.works import Sizes
 from colangevin.lab.cli.bench_command import run_bench
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
+
+
+def renew(stored: Path, later: Record, whole: bool) -> Record:
+    """What is stored, with the works of a later run; a whole run has all but the samplers."""
+    before = Record.load(stored) if stored.exists() else None
+    if before is None:
+        return later
+    if not whole:
+        found = before.renewed(later)
+    elif LETTER in before.works:
+        date = before.settings["renewed"][LETTER]
+        found = later.renewed(
+            replace(
+                before,
+                machine={**before.machine, "date": date},
+                works={LETTER: before.works[LETTER]},
+                rows=before.of_work(LETTER),
+                bars=[],
+                slopes={},
+                work_seconds={},
+            )
+        )
+    else:
+        return later
+    # Laws may come from several runs, so that their bars are those of all rows.
+    rest = [bar for bar in found.bars if bar.work != LETTER]
+    rest[-1:-1] = [bar for bar in bars.judge(found) if bar.work == LETTER]
+    return replace(found, bars=rest)
 
 
 def main() -> int:
@@ -29,6 +59,10 @@ def main() -> int:
         action="store_true",
         help="no new figures: draw and describe the stored ones again",
     )
+    parser.add_argument(
+        "--works", help="letters of works to renew, such as s; the others stay as they are"
+    )
+    parser.add_argument("--laws", help="of the work s, names of laws to renew, such as circle")
     arguments = parser.parse_args()
     stored = RESULTS / "bench.json"
     if not arguments.page_only:
@@ -36,11 +70,16 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             reference = ROOT / "tests" / "reference.py"
             complete = not arguments.brief
-            code = run_bench(out=Path(folder), complete=complete, reference=reference)
+            works = arguments.works
+            sizes = Sizes(laws=tuple(arguments.laws.split(",")) if arguments.laws else ())
+            code = run_bench(
+                works=works, out=Path(folder), complete=complete, reference=reference, sizes=sizes
+            )
             if code:
                 return code
             RESULTS.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(Path(folder) / stored.name, stored)
+            later = Record.load(Path(folder) / stored.name)
+            renew(stored, later, whole=works is None).save(stored)
     record = Record.load(stored)  # with the bars that the run was judged by
     plot.save(record, RESULTS / "bench.png")
     page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)

@@ -39,6 +39,7 @@ class ConvergenceError(ColangevinError, RuntimeError):
 
     Attributes:
         failed: which systems of a batch failed, as a tensor of booleans, where that is known.
+        rest: what the others have reached, where that is known.
 
     Example:
         >>> import torch
@@ -55,6 +56,7 @@ class ConvergenceError(ColangevinError, RuntimeError):
     """
 
     failed: Any = None
+    rest: Any = None
 
 
 class ReplicaError(ColangevinError, RuntimeError):

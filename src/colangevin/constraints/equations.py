@@ -12,6 +12,9 @@ from torch.func import jacrev, vmap
 
 from colangevin.errors import ConstraintError
 
+FEW = 4
+"""Equations up to which one backward pass for each is faster than all of them by ``vmap``."""
+
 
 @dataclass(frozen=True)
 class System:
@@ -50,17 +53,24 @@ class System:
 
     def linearise(self, position: Tensor) -> tuple[Tensor, Tensor]:
         """g and ∂g/∂θ; in reverse mode, because m ≤ n."""
-
-        def twice(flat: Tensor) -> tuple[Tensor, Tensor]:
-            value = self.of_one(flat)
-            return value, value
-
-        derivative = jacrev(twice, has_aux=True)
         if position.shape[0] == 1:
-            jacobian, value = derivative(position[0])
+            jacobian, value = jacrev(self._twice, has_aux=True)(position[0])
             return value.unsqueeze(0), jacobian.unsqueeze(0)
-        jacobian, value = vmap(derivative)(position)
-        return value, jacobian
+        # The rows are independent, so the gradient of a sum over them has the gradients of all.
+        with torch.enable_grad():
+            leaf = position.detach().requires_grad_()
+            value = self.values(leaf)
+            parts = value.unbind(1)
+        count = len(parts)
+        if count > FEW or not value.requires_grad:
+            jacobian, value = vmap(jacrev(self._twice, has_aux=True))(position)
+            return value, jacobian
+        slopes = [_slope(part, leaf, keep=i + 1 < count) for i, part in enumerate(parts)]
+        return value.detach(), torch.stack(slopes, dim=1)
+
+    def _twice(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        value = self.of_one(flat)
+        return value, value
 
     def equations(self, point: Tensor) -> tuple[Tensor, Tensor]:
         """g + ξ² and its Jacobian on the points q."""
@@ -87,6 +97,11 @@ class System:
         if not self.inequality:
             return joined, None
         return joined[:, : self.size], joined[:, self.size :]
+
+
+def _slope(values: Tensor, leaf: Tensor, keep: bool) -> Tensor:
+    ones = torch.ones_like(values)
+    return torch.autograd.grad(values, leaf, ones, retain_graph=keep, materialize_grads=True)[0]
 
 
 def check_arity(function: Callable[..., object], count: int) -> None:

@@ -232,7 +232,25 @@ class General(Constraint):
         point = self.system.join(state.position, state.slack)
         momentum = self.system.join(state.momentum, self._slack_part(state))
         normals = self.system.equations(point)[1]
-        moved, multiplier, count = self._oblique(point + momentum * step, normals)
+        try:
+            moved = self._oblique(point + momentum * step, normals)
+        except ConvergenceError as error:
+            if error.rest is not None:
+                error.rest = self._drifted(state, momentum, step, normals, *error.rest)
+            raise
+        return self._drifted(state, momentum, step, normals, *moved)
+
+    def _drifted(
+        self,
+        state: State,
+        momentum: Tensor,
+        step: Scalar,
+        normals: Tensor,
+        moved: Tensor,
+        multiplier: Tensor,
+        count: int,
+    ) -> State:
+        """The state at the projected points; ``momentum`` is that of the slack as well."""
         momentum = momentum - (normals.mT @ (multiplier / step).unsqueeze(-1)).squeeze(-1)
         (position, slack), (main, slack_momentum) = (
             self.system.split(moved),

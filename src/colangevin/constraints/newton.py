@@ -121,6 +121,7 @@ def oblique(
         f"(best residual {progress.best:.3g}); take smaller steps"
     )
     failure.failed = ~(relative <= progress.accepted).all(dim=1)
+    failure.rest = point, multiplier.squeeze(-1), max_iterations
     raise failure
 
 

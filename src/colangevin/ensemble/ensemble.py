@@ -18,7 +18,7 @@ from colangevin.ensemble.gradients import Found, Gradients, Loss, Penalty
 from colangevin.ensemble.groups import groups_of, total
 from colangevin.ensemble.moving import move
 from colangevin.ensemble.scheduling import MembersOptimizer
-from colangevin.ensemble.settings import OPTIONS, spread, wanted
+from colangevin.ensemble.settings import OPTIONS, all_wanted, spread
 from colangevin.ensemble.sources import Points, source_of
 from colangevin.ensemble.training import History, fit
 from colangevin.errors import DivergenceWarning, ProjectionWarning
@@ -163,13 +163,13 @@ class Ensemble:
 
     def _settle(self, options: dict[str, Any], named: Mapping[str, Any]) -> None:
         """Take over the named options, or raise before anything has been changed."""
-        own = [spread(dict(named), len(self.seeds))[i] for i in self.active]
+        each = spread(dict(named), len(self.seeds))
+        own = [each[i] for i in self.active]
         before = [[dict(group) for group in part.options] for part in self._groups]
         overdamped = [part.momentum for part in self._groups]
         try:
             for part in self._groups:
-                pairs = zip(own, part.options, strict=True)
-                part.set([wanted(mine, group, self._ready) for mine, group in pairs])
+                part.set(all_wanted(own, part.options, self._ready))
                 part.check()
             if self.steps and overdamped != [part.momentum for part in self._groups]:
                 raise ValueError("a training cannot go from overdamped to underdamped, or back")

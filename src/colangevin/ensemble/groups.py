@@ -11,6 +11,7 @@ from torch import Tensor
 
 from colangevin.constraints import Constraint, Outcome
 from colangevin.constraints.base import Scalar
+from colangevin.ensemble.settings import plain, shared
 from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.dynamics import FAINT
 from colangevin.integrators.recipe import Recipe, joined
@@ -130,7 +131,7 @@ class MemberGroup:
         """
         if not self.adaptive and self.options:
             for first in (True, False):
-                joined([self._own(group, first) for group in self.options])
+                joined(self._owns(first))
         elif len({(group["scheme"], group["delayed_gradient"]) for group in self.options}) > 1:
             raise ValueError("the members' steps are of different kinds: scheme differs")
 
@@ -138,9 +139,12 @@ class MemberGroup:
     def _own(group: Mapping[str, Any], first: bool) -> Recipe:
         return Recipe.of(dynamics(group), group["weight_decay"], first)
 
+    def _owns(self, first: bool) -> list[Recipe]:
+        return shared(lambda group: self._own(group, first), self.options, plain)
+
     def _recipe(self, first: bool) -> Recipe:
         if first not in self._recipes:
-            self._recipes[first] = joined([self._own(group, first) for group in self.options])
+            self._recipes[first] = joined(self._owns(first))
         return self._recipes[first]
 
     @property

@@ -49,7 +49,7 @@ def make(factory: Factory, seed: int) -> nn.Module:
     A factory with a parameter is given the seed.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        _seed(seed)
         module = factory(seed) if _takes_seed(factory) else factory()
     if not isinstance(module, nn.Module):
         raise TypeError(f"factory must return a torch.nn.Module, got {module!r}")
@@ -57,6 +57,14 @@ def make(factory: Factory, seed: int) -> nn.Module:
         if parameter.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{name} must be float32 or float64, got {parameter.dtype}")
     return module
+
+
+def _seed(seed: int) -> None:
+    """``torch.manual_seed``, which takes a millisecond for devices that are not there."""
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 def _takes_seed(factory: Factory) -> bool:

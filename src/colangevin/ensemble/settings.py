@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from colangevin.integrators.scheme import parse
 from colangevin.optimizers.options import resolve
+
+One = TypeVar("One")
+Made = TypeVar("Made")
 
 NUMBERS = ("lr", "momentum", "step_size", "friction", "temperature", "weight_decay")
 """What may differ between members: a number, or one per member."""
@@ -68,6 +71,54 @@ def wanted(named: Mapping[str, Any], group: Mapping[str, Any], ready: bool) -> d
     # An lr of 0 may come from a scheduler, but cannot be given.
     found = resolve(given, {"lr": 1.0, **rest})
     return {name: value for name, value in found.items() if name not in STEP}
+
+
+def all_wanted(
+    named: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], ready: bool
+) -> list[dict[str, Any]]:
+    """``wanted`` of each member; those with the same options share the work.
+
+    Example:
+        >>> group = {"lr": 0.25, "momentum": 0.9, "friction": None, "scheme": "OBA"}
+        >>> [found["lr"] for found in all_wanted([{"lr": 0.5}] * 2, [group] * 2, True)]
+        [0.5, 0.5]
+    """
+    return shared(
+        lambda pair: wanted(*pair, ready),
+        list(zip(named, groups, strict=True)),
+        lambda pair: (*pair[0].items(), *plain(pair[1])),
+    )
+
+
+OWN = ("params", "names", "param_names", "constraint", "seed")
+"""What a group has of its own, and no recipe depends on."""
+
+
+def plain(group: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells the options of groups apart, but for what is its own."""
+    return tuple(item for item in group.items() if item[0] not in OWN)
+
+
+def shared(
+    make: Callable[[One], Made], items: Sequence[One], key_of: Callable[[One], Hashable]
+) -> list[Made]:
+    """``make`` of each item, called once for those with one key, if keys can be compared.
+
+    Example:
+        >>> shared(lambda name: [name], ["a", "b", "a"], lambda name: name)
+        [['a'], ['b'], ['a']]
+    """
+    known: dict[Hashable, Made] = {}
+    found = []
+    for item in items:
+        try:
+            key = key_of(item)
+            if key not in known:
+                known[key] = make(item)
+            found.append(known[key])
+        except TypeError:  # a value that is no number, which ``make`` takes or refuses
+            found.append(make(item))
+    return found
 
 
 def step_of(group: Mapping[str, Any]) -> dict[str, Any]:

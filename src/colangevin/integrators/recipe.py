@@ -153,6 +153,8 @@ def joined(recipes: Sequence[Recipe]) -> Recipe:
         tensor([-0.1000, -0.2000], dtype=torch.float64)
     """
     first = recipes[0]
+    if all(recipe is first for recipe in recipes):
+        return first
     kinds = [(recipe.momentum, *map(type, recipe.actions)) for recipe in recipes]
     if len(set(kinds)) > 1:
         raise ValueError(

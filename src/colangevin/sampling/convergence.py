@@ -35,10 +35,14 @@ def _split(columns: Tensor) -> Tensor:
 def _scores(columns: Tensor) -> Tensor:
     """Normal scores of the ranks among all chains; ties share their rank."""
     flat = columns.flatten(1).contiguous()
-    ordered = flat.sort(dim=1).values
-    below = torch.searchsorted(ordered, flat)
-    upto = torch.searchsorted(ordered, flat, right=True)
-    rank = (below + upto + 1).double() / 2.0
+    ordered, order = flat.sort(dim=1)
+    if bool((ordered[:, 1:] == ordered[:, :-1]).any()):
+        below = torch.searchsorted(ordered, ordered)
+        upto = torch.searchsorted(ordered, ordered, right=True)
+        place = (below + upto + 1).double() / 2.0
+    else:  # as with most traces
+        place = torch.arange(1, flat.shape[1] + 1, dtype=torch.float64).expand_as(flat)
+    rank = torch.empty_like(flat).scatter_(1, order, place)
     return torch.special.ndtri((rank - 0.375) / (flat.shape[1] + 0.25)).view(columns.shape)
 
 

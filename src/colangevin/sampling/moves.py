@@ -122,9 +122,20 @@ def _kick_and_drift(
     actions = (HALF_KICK, DriftBy(-(step_size**2)))
     try:
         return advance(geometry, state, force, actions, None), torch.ones(members, dtype=torch.bool)
-    except ConvergenceError:
-        pass
+    except ConvergenceError as error:
+        if isinstance(error.rest, State) and error.failed is not None:
+            return _rest(part, state, error)
     return without_failures(part, state, force, actions)
+
+
+def _rest(part: Part, state: State, error: ConvergenceError) -> tuple[State, Tensor]:
+    """What the chains have reached that did not fail; the others stay."""
+    members = part.batch.members or 1
+    owner = part.batch.spread(torch.arange(members)).flatten().long()
+    good = torch.ones(members, dtype=torch.bool)
+    good[owner[error.failed]] = False
+    rows = good[owner]
+    return _put(state, error.rest.map(lambda t: t[rows]), rows), good
 
 
 def without_failures(

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from colangevin.ensemble import Ensemble
 from colangevin.lab.bench import bars, peers, presenting, printed_formulas, scaling, seeds, works
-from colangevin.lab.bench.benchmark import LETTERS, PACKAGES, Settings, run
+from colangevin.lab.bench.benchmark import PACKAGES, STEPS, Settings, run
 from colangevin.lab.bench.contestant import (
     GRADIENT_NORM,
     Setting,
@@ -106,8 +106,8 @@ def test_writes_json_picture_and_page(tiny_run):
 
 def test_every_work_has_rows_of_ours_with_time_memory_and_violation(tiny_run):
     record = tiny_run[2]
-    assert list(record.works) == list(LETTERS)
-    for letter in LETTERS:
+    assert list(record.works) == list(STEPS)
+    for letter in STEPS:
         rows = [row for row in record.of_work(letter) if row.ours]
         assert rows
         for row in rows:
@@ -228,7 +228,7 @@ def refused(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("--works", "a,x"), "works must be some of a, b, c, d, e, f, g, got x"),
+        (("--works", "a,x"), "works must be some of a, b, c, d, e, f, g, s, got x"),
         (("--works", ","), "got none"),
         (("--rounds", "0"), "rounds must be at least 1, got 0"),
         (("--threads", "-1"), "threads must be at least 1, got -1"),
@@ -445,4 +445,4 @@ def test_page_is_in_step_with_the_results():
     page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)
     assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == page
     assert (ROOT / "benchmarks" / "results" / "bench.png").is_file()
-    assert list(record.works) == list(LETTERS)
+    assert list(record.works) == list(STEPS)

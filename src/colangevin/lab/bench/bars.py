@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from colangevin.lab.bench import scaling, seeds, works
+from colangevin.lab.bench import sampling_rates, scaling, seeds, works
 from colangevin.lab.bench.record import Bar, Record, Row
 
 VIOLATION = 1e-6
@@ -15,7 +16,8 @@ FIRST_STEP = 1.0
 def judge(record: Record) -> list[Bar]:
     """All bars that belong to the works of the run."""
     found = [*_circle(record), *_orthogonal(record), *_small(record), *_training(record)]
-    found += [*_memory(record), *_scaling(record), *_seeds(record), _violation(record)]
+    found += [*_memory(record), *_scaling(record), *_seeds(record), *_sampling(record)]
+    found.append(_violation(record))
     return [bar for bar in found if bar.work in ("", *record.works)]
 
 
@@ -181,7 +183,32 @@ def _seeds(record: Record) -> list[Bar]:
     return found
 
 
+def _sampling(record: Record) -> list[Bar]:
+    """Effective samples per second over those of mici and OLLA, among rows without bias."""
+    laws: dict[str, list[Row]] = {}
+    for row in record.of_work(sampling_rates.LETTER):
+        laws.setdefault(row.series, []).append(row)
+    found = []
+    for name, limit in ((sampling_rates.MICI, 30.0), (sampling_rates.OLLA, 3.0)):
+        for law, rows in laws.items():
+            theirs = [row for row in rows if sampling_rates.whose(row, name)]
+            if theirs:
+                first = sampling_rates.best([row for row in rows if row.ours])
+                text = f"{law}: effective samples per second, times those of {name}"
+                measured = _times(first, sampling_rates.best(theirs))
+                found.append(_at_least(sampling_rates.LETTER, text, limit, measured))
+    return found
+
+
+def _times(first: Row | None, second: Row | None) -> float | None:
+    above = None if first is None else sampling_rates.rate(first)
+    below = None if second is None else sampling_rates.rate(second)
+    return above / below if above and below else None
+
+
 def _violation(record: Record) -> Bar:
+    steps = [row for row in record.rows if row.work != sampling_rates.LETTER]
+    record = replace(record, rows=steps)
     worst = _largest(record, lambda row: True, lambda row: row.violation)
     text = f"largest violation in any row of this library after {STEPS:,} steps"
     early = [row.steps for row in record.rows if row.ours and row.violation and row.steps < STEPS]

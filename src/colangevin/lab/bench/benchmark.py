@@ -14,15 +14,16 @@ import torch
 
 import colangevin
 from colangevin import checks
-from colangevin.lab.bench import bars, scaling, seeds
+from colangevin.lab.bench import bars, sampling_rates, scaling, seeds
 from colangevin.lab.bench.measuring import Environment, measure
 from colangevin.lab.bench.record import Record
+from colangevin.lab.bench.sampling_rates import SamplingWork
 from colangevin.lab.bench.timing import Effort, Tick
 from colangevin.lab.bench.training_steps import work_e
 from colangevin.lab.bench.works import Sizes, Work, work_a, work_b, work_c, work_d, work_one
 from colangevin.lab.machine import circumstances, threads
 
-LETTERS: dict[str, Callable[[Sizes], list[Work]]] = {
+LETTERS: dict[str, Callable[[Sizes], Sequence[Work | SamplingWork]]] = {
     "a": lambda sizes: [work_a(sizes)],
     "b": lambda sizes: [work_b(sizes)],
     "c": lambda sizes: [work_c(sizes), work_one(sizes)],
@@ -30,10 +31,15 @@ LETTERS: dict[str, Callable[[Sizes], list[Work]]] = {
     "e": work_e,
     "f": scaling.work_f,
     "g": seeds.work_g,
+    sampling_rates.LETTER: sampling_rates.work_s,
 }
+STEPS = tuple(letter for letter in LETTERS if letter != sampling_rates.LETTER)
+"""The works about steps, which a run makes if it is not asked for others."""
 
 PACKAGES = ("geoopt", "geotorch", "pogo-torch")
 """Peers whose versions the record keeps."""
+SAMPLERS = ("mici", "geoopt", "posteriors", "blackjax", "numpyro", "jax")
+"""The same for the work about sampling."""
 LARGEST_SEED = 2**31 - 1
 
 
@@ -52,7 +58,7 @@ class Settings:
         ValueError, TypeError: naming the bad value.
     """
 
-    works: Sequence[str] = tuple(LETTERS)
+    works: Sequence[str] = STEPS
     effort: Effort = field(default_factory=Effort)
     sizes: Sizes = field(default_factory=Sizes)
     threads: int | None = None
@@ -104,6 +110,8 @@ def run(
                 begun = time.perf_counter()
                 _run_letter(letter, settings, reference, device, record, tick)
                 record.work_seconds[letter] = round(time.perf_counter() - begun, 1)
+                if letter == sampling_rates.LETTER:
+                    record.settings["samplers"] = circumstances(device, SAMPLERS)
                 _judge(record, start)
                 save(record)
             record.complete = True
@@ -134,7 +142,10 @@ def _run_letter(
     effort = _effort(settings.effort, letter)
     environment = Environment(effort, device, reference, settings.seed)
     for work in LETTERS[letter](settings.sizes):
-        record.rows += measure(work, environment, partial(_named, tick, work))
+        if isinstance(work, SamplingWork):
+            record.rows += sampling_rates.measure(work, settings.seed, tick)
+        else:
+            record.rows += measure(work, environment, partial(_named, tick, work))
         record.works[letter] = work.title
         if device.type == "cuda":
             torch.cuda.empty_cache()

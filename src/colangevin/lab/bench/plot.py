@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from colangevin.lab.bench.presenting import sections
 from colangevin.lab.bench.record import Record, Row
+from colangevin.lab.bench.sampling_rates import LETTER
 from colangevin.lab.bench.scaling import LINEAR_FROM
 
 OURS = "#b2182b"
@@ -22,7 +23,7 @@ LINES = ("#2166ac", "#636363", "#d6a04d")
 
 def draw(record: Record) -> Figure:
     """Draw all works of a record; the figure belongs to no window and needs no display."""
-    parts = sections(record)
+    parts = [part for part in sections(record) if part[0] != LETTER]  # rates have tables alone
     flat = [part for part in parts if part[2][0].x is None]
     scaled = [part for part in parts if part[2][0].x is not None]
     columns = 2

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich import box
 from rich.table import Table
 
 from colangevin.lab.bench import page_words
 from colangevin.lab.bench.record import Bar, Record, Row
+from colangevin.lab.bench.sampling_rates import LETTER, is_fair, rate
+
+Cells = Callable[[Row, "str | None"], tuple[str, ...]]
 
 DOCS_PICTURE = "../benchmarks/results/bench.png"
 DOCS_JSON = "../benchmarks/results/bench.json"
 """Where the page in the documentation finds the files of its run."""
 
 HEADERS = ("", "time", "ratio", "state", "scratch", "violation (steps)")
+SAMPLING = ("", "ESS per second", "ratio", "ESS", "seconds", "bias", "violation", "chains × draws")
 
 
 def seconds(value: float | None) -> str:
@@ -67,6 +71,29 @@ def cells(row: Row, usual: str | None) -> tuple[str, ...]:
     )
 
 
+def sampling_cells(row: Row, usual: str | None) -> tuple[str, ...]:
+    """A row of a sampler as text."""
+    label = row.label + (f" ({row.note})" if row.note else "")
+    own = rate(row)
+    if own is None or row.bias is None or row.bias_error is None:
+        return (label, *[""] * (len(SAMPLING) - 1))
+    return (
+        label,
+        f"{own:,.0f}" if own >= 10 else f"{own:.1f}",
+        number(row.ratio),
+        f"{row.ess:,.0f}",
+        number(row.seconds),
+        f"{row.bias:.3f} ± {row.bias_error:.3f}{'' if is_fair(row) else ' (biased)'}",
+        "" if row.violation is None else f"{row.violation:.0e}",
+        f"{row.chains:,} × {row.draws:,}",
+    )
+
+
+def columns(rows: Sequence[Row]) -> tuple[tuple[str, ...], Cells]:
+    """The headers of a table, and what makes the cells of a row."""
+    return (SAMPLING, sampling_cells) if rows[0].work == LETTER else (HEADERS, cells)
+
+
 def sections(record: Record) -> list[tuple[str, str, list[Row]]]:
     """Letter, heading and rows of every table, in order."""
     found: list[tuple[str, str, list[Row]]] = []
@@ -87,11 +114,12 @@ def tables(record: Record) -> list[Table]:
         title = f"({letter}) {title}" + (f"; ratio to {usual}" if usual else "")
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
         scaling = rows[0].x is not None
-        for header in ("size", *HEADERS) if scaling else HEADERS:
+        headers, texts = columns(rows)
+        for header in ("size", *headers) if scaling else headers:
             table.add_column(header, justify="right" if header else "left")
         for row in rows:
             front = (size(row),) if scaling else ()
-            table.add_row(*front, *cells(row, usual), style="bold" if row.ours else None)
+            table.add_row(*front, *texts(row, usual), style="bold" if row.ours else None)
         made.append(table)
     if record.bars:
         made.append(_bar_table(record.bars))
@@ -144,6 +172,8 @@ def markdown(record: Record, picture: str, json: str) -> str:
         _bars(record.bars),
         page_words.READING,
     ]
+    if LETTER in record.works:
+        parts.append(page_words.SAMPLING.format(versions=_samplers(record)))
     for letter, title, rows in sections(record):
         parts.append(f"## ({letter}) {title}\n\n" + _rows(rows))
         powers = record.slopes.get(rows[0].series, {})
@@ -165,6 +195,14 @@ def _machine(record: Record) -> str:
         f"torch {facts['torch']}, colangevin {facts['colangevin']}, {packages}. The run took "
         f"{record.seconds / 60:.0f} minutes.{_renewed(record)}\n"
     )
+
+
+def _samplers(record: Record) -> str:
+    """Versions of the samplers, and what the machine was like when they ran."""
+    facts = record.settings.get("samplers", {})
+    names = ("mici", "geoopt", "posteriors", "blackjax", "numpyro", "jax")
+    versions = ", ".join(f"{name} {facts.get(name, 'unknown')}" for name in names)
+    return f"{versions}; load average at the end {facts.get('load', 'unknown')}"
 
 
 def _renewed(record: Record) -> str:
@@ -189,12 +227,13 @@ def _bars(bars: Sequence[Bar]) -> str:
 def _rows(rows: Sequence[Row]) -> str:
     scaling = rows[0].x is not None
     usual = common_baseline(rows)
-    headers = (("size",) if scaling else ()) + HEADERS
+    own, texts = columns(rows)
+    headers = (("size",) if scaling else ()) + own
     aligned = ["---:" if header else "---" for header in headers]
     lines = ["| " + " | ".join(headers) + " |", "| " + " | ".join(aligned) + " |"]
     for row in rows:
         front = (size(row),) if scaling else ()
-        first, *rest = cells(row, usual)
+        first, *rest = texts(row, usual)
         name = f"**{first}**" if row.ours else first
         lines.append("| " + " | ".join((*front, name, *rest)) + " |")
     named = f"Ratios are to {usual}.\n\n" if usual else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,13 @@ class Row:
         steps: steps after which the violation was read.
         sampled: whether these were made by one weight of each shape in the place of all.
         note: anything else, such as why there is no time.
+        ess: of a sampler, whose ``seconds`` are those of the whole call: the least effective
+            sample size of the quantities that are averaged.
+        bias: of a sampler: the largest distance of an average from the exact one, in its
+            standard deviations.
+        bias_error: the standard error of that average, likewise.
+        chains: of a sampler.
+        draws: of each chain.
     """
 
     work: str
@@ -53,6 +60,11 @@ class Row:
     steps: int = 0
     sampled: bool = False
     note: str = ""
+    ess: float | None = None
+    bias: float | None = None
+    bias_error: float | None = None
+    chains: int = 0
+    draws: int = 0
 
 
 @dataclass
@@ -107,6 +119,34 @@ class Record:
     def of_work(self, letter: str) -> list[Row]:
         """The rows of a work."""
         return [row for row in self.rows if row.work == letter]
+
+    def renewed(self, later: Record) -> Record:
+        """This record with the works of a later run in the place of its own.
+
+        Of a sampling work, each law is renewed for itself.
+        """
+        rows = [row for row in self.rows if not later.has(row)] + later.rows
+        dates = dict.fromkeys(later.works, later.machine["date"])
+        settings = {**self.settings, "renewed": {**self.settings.get("renewed", {}), **dates}}
+        if "samplers" in later.settings:
+            settings["samplers"] = later.settings["samplers"]
+        bars = [bar for bar in self.bars if bar.work not in later.works]
+        bars[-1:-1] = [bar for bar in later.bars if bar.work]  # that of all works stays the last
+        return replace(
+            self,
+            settings=settings,
+            works={**self.works, **later.works},
+            rows=rows,
+            slopes={**self.slopes, **later.slopes},
+            bars=bars,
+            work_seconds={**self.work_seconds, **later.work_seconds},
+        )
+
+    def has(self, row: Row) -> bool:
+        """Whether a row is of a work of this record, or of a law if it is about samplers."""
+        if row.work != "s":
+            return row.work in self.works
+        return any(own.work == row.work and own.series == row.series for own in self.rows)
 
     def to_json(self) -> str:
         """The record as text that ``load`` reads."""

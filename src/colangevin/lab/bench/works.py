@@ -107,6 +107,12 @@ class Sizes:
         nodes: (g), nodes of the hidden layer.
         seeds: (g), numbers of networks.
         noisy_seeds: (g), the one of them with noise as well.
+        chains: (s), of samplers that move many at once.
+        warmup: (s), steps before their first draw.
+        draws: (s), of each of these chains.
+        few_chains: (s), of samplers that move them one by one.
+        few_draws: (s), of each of those chains.
+        laws: (s), names of those to be sampled; all of them if there is none.
     """
 
     hidden: int = 1000
@@ -124,6 +130,12 @@ class Sizes:
     nodes: int = 500
     seeds: tuple[int, ...] = (1, 10, 100, 1000)
     noisy_seeds: int = 100
+    chains: int = 500
+    warmup: int = 200
+    draws: int = 150
+    few_chains: int = 2
+    few_draws: int = 60
+    laws: tuple[str, ...] = ()
 
 
 QUICK = Sizes(
@@ -136,6 +148,11 @@ QUICK = Sizes(
     sides=(32, 64, 128, 256),
     counts=(1, 16, 256),
     seeds=(1, 100),
+    chains=100,
+    warmup=80,
+    draws=40,
+    few_chains=2,
+    few_draws=40,
 )
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from colangevin.lab.bench import presenting, printed_formulas
-from colangevin.lab.bench.benchmark import LETTERS, Settings, full, quick, run, ticks
+from colangevin.lab.bench.benchmark import STEPS, Settings, full, quick, run, ticks
 from colangevin.lab.bench.record import Record
 from colangevin.lab.bench.timing import Effort
 from colangevin.lab.bench.works import QUICK, Sizes
@@ -79,7 +79,7 @@ def run_bench(
 
 def _letters(works: str | None) -> list[str]:
     if works is None:
-        return list(LETTERS)
+        return list(STEPS)
     return list(dict.fromkeys(name.strip() for name in works.split(",") if name.strip()))
 
 

@@ -83,7 +83,7 @@ def demo(
 @app.command()
 def bench(
     works: Annotated[
-        str | None, typer.Option(help="Letters of the works, such as a,c (default: all, a to g).")
+        str | None, typer.Option(help="Letters, such as a,c (default: a to g; s is sampling).")
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory of the JSON, picture and page.")] = Path(
         "out"

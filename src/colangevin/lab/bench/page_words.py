@@ -55,7 +55,8 @@ SAMPLING = """### The tables about sampling, (s)
 
 - Each law has exact averages, from formulas or quadrature. **ESS** is the least effective sample
   size of the averaged quantities (bulk, as ArviZ defines it), **seconds** is the processor time of
-  the whole call with warm-up and search for a step, on one thread, because the machine was shared.
+  the whole call with warm-up and search for a step, on one thread, because the machine was shared
+  (laws with 1,000 chains in the tables: seconds by the clock, while nothing else ran).
   Imports and compiling come before. Every row is one call; the rows of a law follow one another
   in one process.
 - **Bias** is the largest distance of an average from the exact one in standard deviations of the

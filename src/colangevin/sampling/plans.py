@@ -32,7 +32,7 @@ class Plan:
     temperature: Factor | None
     temperature_factor: Factor
     step_size: float | None
-    friction: float
+    friction: float | None
     scheme: str
     adjust: bool
     seed: int
@@ -52,7 +52,8 @@ class Plan:
                 f"the tuner needs a warmup of at least 40 steps, got {self.warmup}; or give "
                 "step_size"
             )
-        checks.non_negative("friction", self.friction, infinite=True)
+        if self.friction is not None:
+            checks.non_negative("friction", self.friction, infinite=True)
         if parse(self.scheme).adaptive:
             raise ValueError(f"scheme must be a word over A, B and O, got {self.scheme!r}")
         if not isinstance(self.adjust, bool):
@@ -131,6 +132,12 @@ class Plan:
         if unit is None:
             raise ValueError("prior needs a loss that is a mean or a sum over the data")
         return unit / float(self.prior) ** 2
+
+    def damping(self, unit: float | None) -> float:
+        """γ: as given; else critical for weights that only the prior holds, or 1 without one."""
+        if self.friction is not None:
+            return float(self.friction)
+        return 2.0 * math.sqrt(self.precision(unit)) if self.prior is not None else 1.0
 
     def plain(self) -> dict[str, Any]:
         """What determines the draws, as values of JSON; more draws may be added later."""

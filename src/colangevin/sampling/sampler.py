@@ -43,7 +43,7 @@ def sample(
     thin: int = 1,
     temperature: Factor | None = None,
     step_size: float | None = None,
-    friction: float = 1.0,
+    friction: float | None = None,
     scheme: str = "BAOAB",
     batch_size: int | None = None,
     adjust: bool = False,
@@ -82,7 +82,9 @@ def sample(
         temperature: τ itself; a number, or one per chain (a ladder). The default is the Bayes
             posterior: 1/N for a mean over N points, 1 for a sum and for a potential.
         step_size: h; None lets the warm-up find it, see ``trace.tuning``.
-        friction: γ; infinity for the overdamped limit.
+        friction: γ; infinity for the overdamped limit. None is 1, or with a Gaussian prior twice
+            the frequency of weights that only the prior holds, √τ/prior at the Bayes τ: they are
+            the slowest, and more friction slows them down.
         scheme: the word of the splitting.
         batch_size: points in a mini-batch; None takes all data in each step.
         adjust: test each step (Metropolis), so that the step has no bias. Needs all data.
@@ -135,7 +137,7 @@ def sample(
     long = warmup + draws * thin >= LONG and target.reduction != "potential"
     dynamics = Dynamics(
         FIRST if step_size is None else float(step_size),
-        friction,
+        plan.damping(target.unit),
         scheme,
         plan.temperatures(target.unit),
         plan.precision(target.unit),

@@ -202,7 +202,7 @@ def figures(records: Records) -> dict[str, Figure]:
                 x = [spot + 0.2 * (place - 1)] * len(values)
                 axis.plot(x, values, "o", color=COLORS[place], label=name)
         axis.set(ylabel=label, xticks=range(len(MEASURES)))
-        axis.set_xticklabels(list(MEASURES.values()))
+        axis.set_xticklabels([label.replace(" ", "\n") for label in MEASURES.values()])
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize="small")
     return {"unknown": figure}

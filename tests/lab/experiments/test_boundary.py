@@ -153,3 +153,20 @@ def test_verdicts_on_the_course():
         assert claim.verdict == verdict
         assert "the reference are 2 networks, no people" in claim.why
         assert "not near 97.5 %: b 97.50" in claim.why
+
+
+def test_the_scale_of_the_thesis_has_its_networks(digits):
+    settings = boundary.EXPERIMENT.settings("paper", None, 0)
+    planned = boundary.networks(settings)
+    assert len(planned) == 9 + 3 * 100
+    assert len({place for _, place in planned.values()}) == len(planned)
+    work = boundary.Work(settings, digits, None, {}, 1)
+    for name in ("mlp3", "cnn3", "vit3"):
+        own = boundary.NINE[name]
+        run = boundary.training.Run(boundary.training_of(work, own, epochs=1), seed=0)
+        run.advance()
+        assert run.diverged is None
+        group = run.optimizer.param_groups[0]
+        assert (group["lr"], group["weight_decay"]) == (own["h"], own["decay"])
+    sizes = [layer.out_features for layer in boundary.network(settings, "mlp")[1][::2]]
+    assert sizes == [500, 10]

@@ -187,3 +187,19 @@ def test_verdicts_on_what_layers_without_barriers_tolerate(scale, best):
         claims = residual.claims(faked(scale, accuracies))
         (cost,) = [claim for claim in claims if "costs" in claim.text]
         assert cost.verdict.endswith(verdict)
+
+
+def test_the_scale_of_the_thesis_trains(tmp_path, whole):
+    """ResNet-18 and VGG-11 at full width, on a few images: two steps and two points of a line."""
+    settings = residual.EXPERIMENT.settings("paper", 1, 0)
+    sizes = {"resnet": 11_173_962, "vgg": 9_753_674}
+    few = {"batches": [1], "train_images": 4, "test_images": 4, "train_tests": 4, "epochs": 1}
+    few |= {"path_images": 2, "batch_size": 2, "points": 2}
+    for net, size in sizes.items():
+        model = residual_training.network(settings, {**BASE, "net": net}, ())
+        assert sum(p.numel() for p in model.parameters()) == size
+        task = residual.jobs(settings)[0]
+        own = {**task.settings, **few, "trainings": {"one": {"net": net}}}
+        log = Log(replace(task, settings=own), tmp_path, whole[1])
+        residual.run(log.job, log)
+        assert len(log.record.final["trainings"]["one"]["paths"]["whole"]["losses"][0]) == 2

@@ -129,7 +129,7 @@ def test_row_of_known_labels():
 def faked(nine):
     own = {"members": ["a", "b"], "accuracy": [97.5, 97.5], "hit": [True, False]}
     groups = {
-        "nine": {
+        "diverse": {
             target: {**own, "answers": pack(answers(labels))} for target, labels in nine.items()
         }
     }
@@ -148,7 +148,7 @@ def test_verdicts_on_the_course():
     more = dict(zip(fewer, reversed(fewer.values()), strict=True))
     for nine, verdict in ((fewer, "reproduced in ordering only"), (more, "not reproduced")):
         claims = {claim.text: claim for claim in findings.claims(faked(nine))}
-        assert claims["nine disagree: falls with the test accuracy, %"].verdict == verdict
+        assert claims["not all networks agree: falls with the test accuracy, %"].verdict == verdict
         claim = claims["type A: falls, %"]
         assert claim.verdict == verdict
         assert "the reference are 2 networks, no people" in claim.why

@@ -17,7 +17,7 @@ from colangevin.lab.experiments.records import Record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WORDS = {"nine": "nine different", "mlp": "MLPs", "cnn": "CNNs", "vit": "ViTs"}
+WORDS = {"diverse": "different kinds", "mlp": "MLPs", "cnn": "CNNs", "vit": "ViTs"}
 SHADES = {
     "both agree": "#c8c8c8",
     "only the networks disagree (A)": "#4c72b0",
@@ -68,12 +68,12 @@ def types(rows: Mapping[str, Mapping[str, Sequence[Any]]]) -> Figure:
 
 
 def maps(record: Record, reference: Tensor) -> Figure:
-    """Where the nine and the reference disagree, one panel per target accuracy."""
+    """Where the diverse set and the reference disagree, one panel per target accuracy."""
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    targets = record.final["groups"]["nine"]
+    targets = record.final["groups"]["diverse"]
     figure = Figure(figsize=(3.4 * len(targets), 5.2), layout="constrained")
     axes = figure.subplots(1, len(targets), squeeze=False)[0]
     names = [f"{i} and {j}" for i, j in PAIRS]

@@ -98,7 +98,7 @@ def reference_of(record: Record) -> Tensor:
 
 
 def rows_of(record: Record) -> dict[str, dict[str, list[Row]]]:
-    """By group and target: one row for the diverse set, one per repetition for groups of one kind."""
+    """By group and target: one row for different kinds, one per repetition for one kind."""
     reference, found = reference_of(record), {}
     for group, targets in record.final["groups"].items():
         found[group] = {
@@ -172,7 +172,7 @@ def claims(records: Records) -> list[Claim]:
 
 
 def _missed(record: Record) -> str:
-    """Which of the diverse set did not come near their targets, and how the generator was reduced."""
+    """Which networks did not come near their targets, and the size of the generator."""
     settings = record.settings
     words = [f"DCGAN of size {settings['features']}, {settings['forger_steps']:,} steps"]
     for target, own in record.final["groups"]["diverse"].items():

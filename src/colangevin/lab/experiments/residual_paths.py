@@ -73,7 +73,9 @@ SCALES: dict[str, dict[str, Any]] = {
     | TINY
     | {"runs": 1, "other_runs": 1, "train_images": 32, "test_images": 32, "path_images": 16}
     | {"batch_size": 16, "block_points": 3},
-    "laptop": SMALL | {"runs": 1, "other_runs": 1, "epochs": 6, "train_images": 2_000},
+    "laptop": SMALL
+    | {"runs": 1, "other_runs": 1, "epochs": 6, "label_epochs": 12, "train_images": 2_000}
+    | {"test_images": 1_000, "path_images": 300, "points": 21, "block_points": 11},
     "full": SMALL,
     "paper": PAPER,
 }

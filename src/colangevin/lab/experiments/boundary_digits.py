@@ -106,8 +106,9 @@ class Work:
         done = len(state["reference"]) + len(state["networks"]) + (state["images"] is not None)
         going = self.log.keep_going(min(0.999, (done + share) / self.total))
         if not going or time.perf_counter() - self.saved > training.SAVE_SECONDS:
-            state["current"] = {key: value.state_dict() for key, value in current.items()}
-            self.log.save(state)
+            # Not kept in the state itself: the next network must not begin with it.
+            own = {key: value.state_dict() for key, value in current.items()}
+            self.log.save({**state, "current": own})
             self.saved = time.perf_counter()
         return going
 

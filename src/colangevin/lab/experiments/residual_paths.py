@@ -342,6 +342,6 @@ EXPERIMENT = Experiment(
     claims=claims,
     data=("cifar-10",),
     note=NOTE,
-    times={"smoke": "10 s", "laptop": "5 min", "full": "15 min"},
+    times={"smoke": "10 s", "laptop": "3 min", "full": "20 min"},
     gpus=True,
 )

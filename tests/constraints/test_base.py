@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Size, nn
 
-from colangevin import Circle, CoLA, Constraint, Orthogonal, Sphere, State, Unconstrained
+from colangevin import Circle, CoLA, Constraint, Massive, Orthogonal, Sphere, State, Unconstrained
 from colangevin.constraints.base import Vector
 from registry import CASES, RUNS, Case, Run, ambient, ids, normals
 
@@ -14,9 +14,10 @@ TEMPERATURE = 0.3
 
 
 def half_square(constraint: Constraint, state: State) -> float:
-    """½|p|² of the momentum written out in position and slack."""
+    """½pᵀM⁻¹p of the momentum written out in position and slack; M is 1 without masses."""
     parts = ambient(constraint, state, Vector(state.momentum, state.slack_momentum))
-    return sum(float(part.square().sum()) for part in parts if part is not None) / 2
+    mass = constraint.mass if isinstance(constraint, Massive) else 1.0
+    return sum(float((part.square() / mass).sum()) for part in parts if part is not None) / 2
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)

@@ -128,7 +128,7 @@ def test_row_of_known_labels():
     assert row.softmax["C"].mean == pytest.approx(0.91)
 
 
-def faked(nine):
+def faked(nine, clear=0.9):
     own = {"members": ["a", "b"], "accuracy": [97.5, 97.5], "hit": [True, False]}
     groups = {
         "diverse": {
@@ -137,7 +137,7 @@ def faked(nine):
     }
     settings = {"scale": "paper", "seeds": 2, "features": 64, "forger_steps": 5}
     reference = {"labels": pack(torch.zeros(2, 4, dtype=torch.uint8))}
-    final = {"groups": groups, "reference": reference}
+    final = {"groups": groups, "reference": reference, "clear": [0.99] * 9 + [clear]}
     return Records([Record("boundary-digits", "digits", 0, settings, final=final)])
 
 
@@ -155,6 +155,7 @@ def test_verdicts_on_the_course():
         assert claim.verdict == verdict
         assert "the reference are 2 networks, no people" in claim.why
         assert "not near 97.5 %: b 97.50" in claim.why
+        assert {c.verdict for c in findings.claims(faked(nine, 0.4))} == {"not measured"}
 
 
 def test_the_scale_of_the_thesis_has_its_networks(digits):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from colangevin import diagnostics
 from colangevin.diagnostics.labellers import Spread
 from colangevin.lab.experiments.experiment import (
+    NOT_MEASURED,
     NOT_REPRODUCED,
     ORDERING,
     REPRODUCED,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAME = "boundary-digits"
+CLEAR = 0.5
+"""The least probability that the reference gives to each of the ten digits; the limit is ours."""
 WORDS = {"diverse": "different kinds", "mlp": "MLP", "cnn": "CNN", "vit": "ViT"}
 KINDS = {
     "A: networks disagree, reference agrees": "A",
@@ -168,6 +172,10 @@ def claims(records: Records) -> list[Claim]:
         how = "; ".join(filter(None, (people, missed)))
         later = [*_types(diverse), *_softmax(diverse), *_kinds(found)]
         made += [claim.reduced(how) for claim in later]
+        least = min(record.final["clear"])
+        if least < CLEAR:
+            why = f"the images are no digits: one has a probability of {least:.2f} only"
+            return [replace(claim, verdict=NOT_MEASURED, why=why) for claim in made]
     return made
 
 

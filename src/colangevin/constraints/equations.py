@@ -53,9 +53,6 @@ class System:
 
     def linearise(self, position: Tensor) -> tuple[Tensor, Tensor]:
         """g and ∂g/∂θ; in reverse mode, because m ≤ n."""
-        if position.shape[0] == 1:
-            jacobian, value = jacrev(self._twice, has_aux=True)(position[0])
-            return value.unsqueeze(0), jacobian.unsqueeze(0)
         # The rows are independent, so the gradient of a sum over them has the gradients of all.
         with torch.enable_grad():
             leaf = position.detach().requires_grad_()
@@ -63,10 +60,17 @@ class System:
             parts = value.unbind(1)
         count = len(parts)
         if count > FEW or not value.requires_grad:
-            jacobian, value = vmap(jacrev(self._twice, has_aux=True))(position)
-            return value, jacobian
+            return self._linearise_at_once(position)
         slopes = [_slope(part, leaf, keep=i + 1 < count) for i, part in enumerate(parts)]
         return value.detach(), torch.stack(slopes, dim=1)
+
+    def _linearise_at_once(self, position: Tensor) -> tuple[Tensor, Tensor]:
+        derivative = jacrev(self._twice, has_aux=True)
+        if position.shape[0] == 1:
+            jacobian, value = derivative(position[0])
+            return value.unsqueeze(0), jacobian.unsqueeze(0)
+        jacobian, value = vmap(derivative)(position)
+        return value, jacobian
 
     def _twice(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         value = self.of_one(flat)

@@ -120,10 +120,9 @@ def _draw(axis: Any, records: Records, name: str, key: str) -> None:
         own = [float(value) for value in record.history[count]]
         cost = [_share(record, kind, value, own[-1]) for value in own]
         band(axis, cost, record.series(key), color=color, label=label, marker=".")
-    if name == "airfoil":
-        for style, (label, values) in zip((":", "-.", "--"), BDE.items(), strict=True):
-            height = values[0 if key == "rmse" else 1]
-            axis.axhline(height, color="gray", linestyle=style, linewidth=1, label=f"{label}, bde")
+    if name == "airfoil" and key == "rmse":  # the NLL of that paper is that of one Gaussian
+        for style, (label, (rmse, _)) in zip((":", "-.", "--"), BDE.items(), strict=True):
+            axis.axhline(rmse, color="gray", linestyle=style, linewidth=1, label=f"{label}, bde")
 
 
 def _share(record: Record, kind: str, value: float, last: float) -> float:

@@ -6,6 +6,7 @@ group, in an ensemble or not, before or after a resume.
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -209,6 +210,8 @@ class Register:
 
     def exchange(self, seed: int, owner: object) -> object | None:
         """The other living optimizer that has this seed, if any; from now on this one has it."""
+        if seed in self._owners:
+            gc.collect()  # an optimizer that nobody can reach may still be in memory
         other = self._owners.get(seed)
         self._owners[seed] = owner
         return None if other is owner else other

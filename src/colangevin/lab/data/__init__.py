@@ -1,6 +1,7 @@
 """Data sets: spirals, curves, poker hands and an endgame, made here; others from files."""
 
 from colangevin.lab.data.augment import channel_statistics, normalise, random_crop, random_flip
+from colangevin.lab.data.chess import endgame
 from colangevin.lab.data.cifar import cifar10
 from colangevin.lab.data.corpora import (
     Corpus,
@@ -10,14 +11,13 @@ from colangevin.lab.data.corpora import (
     wikitext2,
     windows,
 )
-from colangevin.lab.data.endgame import endgame
 from colangevin.lab.data.idx import ImageData, fashion_mnist, mnist
 from colangevin.lab.data.movie_reviews import Sentences, sst2
 from colangevin.lab.data.planar import Blobs, Circles, Noise
 from colangevin.lab.data.poker import draw_hands, name_hands
+from colangevin.lab.data.regression_tables import UCI_TABLES, Table, uci
 from colangevin.lab.data.spirals import FOUR_TURNS, TWO_TURNS, Spiral
 from colangevin.lab.data.trigonometric import Trigonometric
-from colangevin.lab.data.uci import UCI_TABLES, Table, uci
 from colangevin.lab.data.word_pieces import WordPieces
 
 __all__ = [

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from colangevin.errors import DataError
-from colangevin.lab.data.uci import UCI_TABLES, uci
+from colangevin.lab.data.regression_tables import UCI_TABLES, uci
 
 
 def write(folder, name, text):

@@ -1,7 +1,7 @@
 import torch
 
 from colangevin.lab.data import endgame
-from colangevin.lab.data.endgame import DRAW, FAR, solve
+from colangevin.lab.data.chess import DRAW, FAR, solve
 
 UCI = [27, 78, 246, 81, 198, 471, 592, 683, 1433, 1712, 1985, 2854, 3597, 4194, 4553, 2166, 390]
 """Positions of the file of the UCI repository by moves, 0 to 16; 2,796 more are draws."""

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from colangevin.ensemble import Ensemble
 from colangevin.lab.bench import bars, peers, presenting, printed_formulas, scaling, seeds, works
-from colangevin.lab.bench.benchmark import PACKAGES, STEPS, Settings, run
+from colangevin.lab.bench.benchmark import LETTERS, PACKAGES, STEPS, Settings, run
 from colangevin.lab.bench.contestant import (
     GRADIENT_NORM,
     Setting,
@@ -445,4 +445,4 @@ def test_page_is_in_step_with_the_results():
     page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)
     assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == page
     assert (ROOT / "benchmarks" / "results" / "bench.png").is_file()
-    assert list(record.works) == list(STEPS)
+    assert list(record.works) == list(LETTERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import webbrowser
@@ -9,7 +10,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from colangevin.lab.cli.complaint import BAD_ARGUMENT, complain
+from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
 
 HOST = "127.0.0.1"
 MOST_CONNECTIONS = 100
@@ -53,9 +54,11 @@ def run_explore(port: int, browser: bool) -> int:
     Console().print(f"Open {address} (Ctrl-C ends)", highlight=False)
     if browser:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-    with listening:
-        Server(config).run(sockets=[listening])
-    return 0
+    server = Server(config)
+    # Ctrl-C comes once more when the server has ended, except where the shell ignores it.
+    with listening, contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])
+    return INTERRUPTED if server.should_exit else 0
 
 
 def _listen(port: int) -> socket.socket:

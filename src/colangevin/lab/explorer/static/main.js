@@ -271,9 +271,14 @@ function replay() {
 
 /** Back to the start, and to its settings. */
 async function reset() {
-  if (!(await send("reset"))) return;
+  // Before the answer comes: the user may have changed a setting by then.
+  const before = page.spec;
+  const wanted = copy(page.start);
   page.repeating = false;
-  page.spec = copy(page.start);
+  page.spec = wanted;
+  showSettings();
+  if ((await send("reset")) || page.spec !== wanted) return;
+  page.spec = before;
   showSettings();
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 
 from colangevin.lab.data import WordPieces
 from colangevin.lab.data.pretrained import Minilm
+from colangevin.lab.experiments import job_log
 
 CIFAR_BATCHES = ("data_batch_1", "data_batch_2", "test_batch")
 
@@ -108,3 +110,9 @@ def killed_after(calls: int):
         return True
 
     return progress
+
+
+def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Save at every call of ``Log.advance``, however long it takes."""
+    monkeypatch.setattr(job_log, "SAVE_SECONDS", -1.0)
+    monkeypatch.setattr(job_log, "SAVE_SHARE", math.inf)

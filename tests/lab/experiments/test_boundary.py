@@ -102,7 +102,7 @@ def test_stopped_and_resumed_equals_uninterrupted(calls, digits, tmp_path: Path,
         (tmp_path / name).mkdir()
     boundary.run(task, Log(task, tmp_path / "whole"))
     # Saved at every step, as if it took long: what is saved must not change what follows.
-    monkeypatch.setattr(boundary.training, "SAVE_SECONDS", -1.0)
+    small_data.save_always(monkeypatch)
     stopped = Log(task, tmp_path / "parts", progress=small_data.stop_after(calls))
     boundary.run(task, stopped)
     assert not stopped.record.complete

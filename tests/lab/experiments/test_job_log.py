@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from colangevin.errors import RecordError
+from colangevin.lab.experiments import job_log
 from colangevin.lab.experiments.experiment import Claim, Job, Table
 from colangevin.lab.experiments.job_log import Log, pack, unpack
 from colangevin.lab.experiments.records import read_record, read_records
@@ -75,11 +76,16 @@ def test_killed_between_checkpoint_and_record_the_checkpoint_counts(tmp_path):
 
 
 def test_wall_clock_adds_up(tmp_path, monkeypatch):
-    clock = iter([0.0, 5.0, 100.0, 200.0, 207.0])
-    monkeypatch.setattr("colangevin.lab.experiments.job_log.time.perf_counter", lambda: next(clock))
-    Log(JOB, tmp_path).save({})
+    now = [0.0]
+    monkeypatch.setattr(job_log.time, "perf_counter", lambda: now[0])
+    log = Log(JOB, tmp_path)
+    now[0] = 5.0
+    log.save({})
+    now[0] = 100.0
     again = Log(JOB, tmp_path)
+    now[0] = 200.0
     again.load()
+    now[0] = 207.0
     assert again.record.seconds == 12.0
 
 
@@ -145,3 +151,26 @@ def test_records_are_in_the_order_of_the_jobs(tmp_path):
     assert records.text("ant", "x") == "1.0 (1 run)"
     with pytest.raises(KeyError, match="has no 'y'; it has x"):
         records.mean_std("ant", "y")
+
+
+def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
+    """A checkpoint every ten seconds; one that takes 2 s is due again after 40."""
+    now = [0.0]
+    monkeypatch.setattr(job_log.time, "perf_counter", lambda: now[0])
+    log, saved = Log(JOB, tmp_path), []
+
+    def save(content, file):
+        saved.append(now[0])
+        now[0] += 2.0 if now[0] > 20 else 0.0
+
+    monkeypatch.setattr(job_log.torch, "save", save)
+    while now[0] < 100:
+        now[0] += 1.0
+        assert log.advance(now[0] / 100, dict)
+    assert saved == [11.0, 22.0, 65.0]
+
+
+def test_a_checkpoint_where_the_user_wants_an_end(tmp_path):
+    log = Log(JOB, tmp_path, progress=lambda done: False)
+    assert not log.advance(0.5, lambda: {"step": 3})
+    assert Log(JOB, tmp_path).load() == {"step": 3}

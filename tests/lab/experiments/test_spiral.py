@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+import small_data
 from colangevin.errors import DivergenceWarning, RecordError
-from colangevin.lab.experiments import ensembles, spiral, spiral_curvature
+from colangevin.lab.experiments import spiral, spiral_curvature
 from colangevin.lab.experiments.experiment import seeds_of
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Record, Records, read_records
@@ -125,7 +126,7 @@ def test_damaged_networks_of_the_classifiers_are_named(out, tmp_path):
 
 def test_examining_that_was_stopped_goes_on(tmp_path, monkeypatch):
     """Every network is examined once, also where the process is another one."""
-    monkeypatch.setattr(ensembles, "SAVE_SECONDS", 0.0)
+    small_data.save_always(monkeypatch)
     experiment = find("spiral-curvature")
     job = experiment.jobs(experiment.settings("smoke", 4, 0))[0]
     curvature, seen = spiral_curvature.boundary_curvature, []

@@ -86,7 +86,7 @@ def test_stopped_and_resumed_equals_uninterrupted(tmp_path, stop):
 
 
 def test_killed_and_resumed_equals_uninterrupted(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "SAVE_SECONDS", -1.0)
+    small_data.save_always(monkeypatch)
     (tmp_path / "whole").mkdir()
     whole = fit(tmp_path / "whole")
     with pytest.raises(ProcessLookupError):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -100,19 +99,16 @@ class Work:
     log: Log
     state: dict[str, Any]
     total: int
-    saved: float = field(default_factory=time.perf_counter)
 
     def going(self, share: float, current: Mapping[str, Any]) -> bool:
         """Say how much of the current network is done, save now and then; whether to go on."""
         state = self.state
         done = len(state["reference"]) + len(state["networks"]) + (state["images"] is not None)
-        going = self.log.keep_going(min(0.999, (done + share) / self.total))
-        if not going or time.perf_counter() - self.saved > training.SAVE_SECONDS:
-            # Not kept in the state itself: the next network must not begin with it.
-            own = {key: value.state_dict() for key, value in current.items()}
-            self.log.save({**state, "current": own})
-            self.saved = time.perf_counter()
-        return going
+        # Not kept in the state itself: the next network must not begin with it.
+        return self.log.advance(
+            (done + share) / self.total,
+            lambda: {**state, "current": {key: own.state_dict() for key, own in current.items()}},
+        )
 
     def resume(self, name: str, what: Any) -> None:
         """Go on with what was at work when the checkpoint was saved."""

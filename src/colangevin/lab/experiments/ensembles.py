@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,7 +14,6 @@ from colangevin.lab.experiments.values import plain
 
 Measure: TypeAlias = Callable[[Ensemble], Mapping[str, Tensor]]
 
-SAVE_SECONDS = 10.0
 """What a kill may cost."""
 
 
@@ -57,7 +55,6 @@ def train(ensemble: Ensemble, training: Training, log: Log) -> bool:
     else:
         _note(ensemble, training, log)
     spacing = max(1, training.epochs // training.points)
-    last = time.perf_counter()
     while ensemble.epochs < training.epochs and ensemble.active:
         ensemble.epoch(
             training.loss,
@@ -69,11 +66,8 @@ def train(ensemble: Ensemble, training: Training, log: Log) -> bool:
         due = ensemble.epochs % spacing == 0 or ensemble.epochs == training.epochs
         if due and ensemble.active:
             _note(ensemble, training, log)
-        going = log.keep_going(min(0.999, ensemble.epochs / training.epochs))
-        if not going or time.perf_counter() - last > SAVE_SECONDS:
-            log.save({"ensemble": ensemble.state_dict()})
-            last = time.perf_counter()
-        if not going:
+        done = ensemble.epochs / training.epochs
+        if not log.advance(done, lambda: {"ensemble": ensemble.state_dict()}):
             return False
     if not ensemble.active:
         _note_nobody(ensemble, log)

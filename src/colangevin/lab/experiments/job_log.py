@@ -24,6 +24,10 @@ from colangevin.lab.machine import surroundings
 __all__ = ["Log", "pack", "unpack"]
 
 REPORT_SECONDS = 0.1
+SAVE_SECONDS = 10.0
+"""Between two checkpoints, at least."""
+SAVE_SHARE = 0.05
+"""Of the time, at most, goes into checkpoints: large networks are saved less often."""
 
 
 class Log:
@@ -83,6 +87,7 @@ class Log:
         self._going = True
         self._done = 0.0
         self._reported = -float("inf")
+        self._next_save = time.perf_counter() + SAVE_SECONDS
         self._begin(Record(job.experiment, job.name, order, plain_settings(job)))
 
     @property
@@ -113,10 +118,12 @@ class Log:
         Args:
             state: tensors and plain values, nested in dicts, lists and tuples.
         """
-        record = self.record
+        record, began = self.record, time.perf_counter()
         with replacing(self.checkpoint) as file:
             torch.save({"record": record.to_json(), "state": state}, file)
         write_text(self._path, record.to_json())
+        now = time.perf_counter()
+        self._next_save = now + max(SAVE_SECONDS, (now - began) / SAVE_SHARE)
 
     def load(self) -> dict[str, Any] | None:
         """Go back to the checkpoint: return its state, or None where there is none.
@@ -151,6 +158,21 @@ class Log:
             self._reported = now
             self._going = self._progress(self._done)
         return self._going
+
+    def advance(self, done: float, state: Callable[[], dict[str, Any]]) -> bool:
+        """``keep_going``, with a checkpoint now and then and where the user wants an end.
+
+        Args:
+            done: the share of the job that is done.
+            state: makes what ``save`` takes; called only where a checkpoint is due.
+
+        Returns:
+            Whether to go on; where not, everything is saved.
+        """
+        going = self.keep_going(min(0.999, done))
+        if not going or time.perf_counter() > self._next_save:
+            self.save(state())
+        return going
 
     def finish(self, **final: Any) -> None:
         """Add the final results, mark the record complete and delete the checkpoint."""

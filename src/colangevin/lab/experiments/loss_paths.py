@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from torch.nn import functional
 from colangevin.diagnostics import Line, loss_paths
 from colangevin.ensemble import Ensemble
 from colangevin.lab.data import Spiral
-from colangevin.lab.experiments import datasets, ensembles, partitioned
+from colangevin.lab.experiments import datasets, partitioned
 from colangevin.lab.experiments.adam import AdamEnsemble
 from colangevin.lab.experiments.experiment import Experiment, Job, Settings, seeds_of
 from colangevin.lab.experiments.job_log import Log
@@ -187,7 +187,6 @@ def train(
     """Train all methods from the same first weights; None if the user wanted an end."""
     saved = log.load() or {"done": {}, "ensemble": None}
     found: dict[str, Ensemble] = {}
-    last = time.perf_counter()
     methods = settings["methods"]
     for place, (name, method) in enumerate(methods.items()):
         ensemble = _make(settings, method, seeds)
@@ -199,15 +198,15 @@ def train(
         while ensemble.epochs < settings["epochs"]:
             ensemble.epoch(loss, data.inputs, data.targets, batch_size=settings["batch_size"])
             share = (place + ensemble.epochs / settings["epochs"]) / len(methods)
-            going = log.keep_going(0.9 * share)
-            if not going or time.perf_counter() - last > ensembles.SAVE_SECONDS:
-                done = {key: one.state_dict() for key, one in found.items()}
-                log.save({"done": done, "ensemble": ensemble.state_dict()})
-                last = time.perf_counter()
-            if not going:
+            if not log.advance(0.9 * share, partial(_state, found, ensemble)):
                 return None
         found[name] = ensemble
     return found
+
+
+def _state(found: Mapping[str, Ensemble], ensemble: Ensemble) -> dict[str, Any]:
+    done = {key: one.state_dict() for key, one in found.items()}
+    return {"done": done, "ensemble": ensemble.state_dict()}
 
 
 def _make(settings: Settings, method: Mapping[str, Any], seeds: Sequence[int]) -> Ensemble:

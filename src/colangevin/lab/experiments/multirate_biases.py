@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +14,6 @@ from torch.nn import functional
 
 from colangevin.lab.experiments import multirate, partitioned
 from colangevin.lab.experiments.comparing import Quantity
-from colangevin.lab.experiments.ensembles import SAVE_SECONDS
 from colangevin.lab.experiments.experiment import Claim, Experiment, Job, Settings, Table, seeds_of
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.partitioned_plot import draw_curves
@@ -148,23 +147,23 @@ def run(job: Job, log: Log) -> None:
     optimizer = multirate.optimizer(rates_of(model, settings["slow"]), settings["method"])
     batches = torch.Generator().manual_seed(seeds[0])
     every = max(1, settings["steps"] // settings["measurements"])
-    saved, last = log.load(), time.perf_counter()
+    saved = log.load()
     if saved is not None:
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         batches.set_state(saved["batches"])
+
+    def state(step: int) -> dict[str, Any]:
+        parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        return {**parts, "batches": batches.get_state(), "step": step}
+
     for step in range(1 if saved is None else saved["step"] + 1, settings["steps"] + 1):
         optimizer.zero_grad()
         _batch_loss(model, points, settings["batch_size"], batches).backward()
         optimizer.step()
         if step % every == 0 or step == settings["steps"]:
             log.append(step=step, **measure(model, points))
-        going = log.keep_going(min(0.999, step / settings["steps"]))
-        if not going or time.perf_counter() - last > SAVE_SECONDS:
-            parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            log.save({**parts, "batches": batches.get_state(), "step": step})
-            last = time.perf_counter()
-        if not going:
+        if not log.advance(step / settings["steps"], partial(state, step)):
             return
     log.finish()
 

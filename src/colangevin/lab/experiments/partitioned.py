@@ -8,7 +8,6 @@ batches and noise. Runs of the same seed share data, first weights and batches.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -171,7 +170,6 @@ def train(
     else:
         note(ensemble, points, log, settings)
         _keep(observe(ensemble), ensemble, found)
-    last = time.perf_counter()
     data = points.train_inputs, points.train_labels
     size = settings["batch_size"]
     while ensemble.epochs < epochs and ensemble.active:
@@ -180,11 +178,8 @@ def train(
             note(ensemble, points, log, settings)
         if ensemble.active:
             _keep(observe(ensemble), ensemble, found)
-        going = log.keep_going(min(0.999, ensemble.epochs / epochs))
-        if not going or time.perf_counter() - last > ensembles.SAVE_SECONDS:
-            log.save({"ensemble": ensemble.state_dict(), "kept": found})
-            last = time.perf_counter()
-        if not going:
+        done = ensemble.epochs / epochs
+        if not log.advance(done, lambda: {"ensemble": ensemble.state_dict(), "kept": found}):
             return None
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -297,16 +296,14 @@ def _train(
     """Train epoch by epoch, until random labels are learnt; whether it came to an end."""
     trainings, runs = log.job.settings["trainings"], log.job.settings["runs"]
     before = sum(len(done) for done in state["done"].values())
-    last = time.perf_counter()
     while len(curve) < own.epochs:
         while current.step < (len(curve) + 1) * own.steps:
             current.advance()
             share = current.step / (own.epochs * own.steps)
-            going = log.keep_going(min(0.999, (before + share) / (len(trainings) * runs)))
-            if not going or time.perf_counter() - last > training.SAVE_SECONDS:
-                log.save({**state, "run": {"run": current.state_dict(), "curve": curve}})
-                last = time.perf_counter()
-            if not going:
+            if not log.advance(
+                (before + share) / (len(trainings) * runs),
+                lambda: {**state, "run": {"run": current.state_dict(), "curve": curve}},
+            ):
                 return False
         curve.append(current.measure())
         if own.epochs != log.job.settings["epochs"] and curve[-1]["train_accuracy"] == 1.0:

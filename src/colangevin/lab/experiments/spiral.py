@@ -8,7 +8,6 @@ Every run draws its own data, weights, batches and noise.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -186,14 +185,10 @@ def examined(
         None if the user wanted an end.
     """
     found = list((log.loaded or {}).get("examined", []))
-    last = time.perf_counter()
     for index in ensemble.active[len(found) :]:
         found.append(examine(ensemble.member(index).cpu()))
-        going = log.keep_going(min(0.999, len(found) / len(ensemble)))
-        if not going or time.perf_counter() - last > ensembles.SAVE_SECONDS:
-            log.save({"ensemble": ensemble.state_dict(), "examined": found})
-            last = time.perf_counter()
-        if not going:
+        done = len(found) / len(ensemble)
+        if not log.advance(done, lambda: {"ensemble": ensemble.state_dict(), "examined": found}):
             return None
     return found
 

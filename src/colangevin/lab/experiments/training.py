@@ -18,7 +18,6 @@ from colangevin.errors import ConvergenceError
 from colangevin.lab.experiments.job_log import Log
 from colangevin.optimizers import SubsetMultirate
 
-SAVE_SECONDS = 30.0
 """What a kill may cost."""
 
 
@@ -216,18 +215,14 @@ def train(training: Training, seeds: Sequence[int], log: Log) -> list[Run] | Non
     if saved is not None:
         for run, state in zip(runs, saved["runs"], strict=True):
             run.load_state_dict(state)
-    done = len(log.record.history.get("epoch", []))
+    measured = len(log.record.history.get("epoch", []))
     total = training.marks[-1] * len(runs)
-    last = time.perf_counter()
-    for mark in training.marks[done:]:
+    for mark in training.marks[measured:]:
         for run in runs:
             while run.step < mark:
                 run.advance()
-                going = log.keep_going(min(0.999, sum(run.step for run in runs) / total))
-                if not going or time.perf_counter() - last > SAVE_SECONDS:
-                    log.save({"runs": [run.state_dict() for run in runs]})
-                    last = time.perf_counter()
-                if not going:
+                done = sum(run.step for run in runs) / total
+                if not log.advance(done, lambda: {"runs": [run.state_dict() for run in runs]}):
                     return None
         _note(mark / training.steps, runs, log)
     return runs

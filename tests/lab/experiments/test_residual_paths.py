@@ -51,6 +51,8 @@ def test_smoke(whole, tmp_path):
     assert results.table.rows
     part = Records([records["fixed-steps"]])
     assert residual.claims(part) and list(residual.figures(part)) == ["decay-and-steps"]
+    alone = residual.figures(Records([records["schemes-resnet"]]))
+    assert "starts" not in alone and "norms" not in alone, "panels without their own job"
 
 
 def test_lines_end_at_the_same_loss_and_blocks_begin_elsewhere(whole):

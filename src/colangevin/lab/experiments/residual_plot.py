@@ -74,7 +74,8 @@ def figures(records: Records) -> dict[str, Figure]:
             (title, {label(key): found.whole(key) for key in keys if found.has(key)})
             for title, keys in panels
         ]
-        _add(drawn, name, [(title, own) for title, own in chosen if own])
+        # One line alone compares nothing: the job that the panel is about has no record yet.
+        _add(drawn, name, [(title, own) for title, own in chosen if len(own) > 1])
     for name, titles in BLOCK_PANELS.items():
         blocks = [
             (title, {n: own for n, own in found.paths(key).items() if n == "whole" or is_block(n)})

@@ -97,6 +97,23 @@ def test_figures_table_and_claims_from_records(whole):
     assert cifar.claims(part) == []
 
 
+def test_longer_trainings_are_added_to_the_full_scale(whole):
+    settings = cifar.EXPERIMENT.settings("long", None, 0)
+    full = cifar.jobs(cifar.EXPERIMENT.settings("full", None, 0))
+    planned = cifar.jobs(settings)
+    assert planned[: len(full)] == full
+    longer = planned[len(full) :]
+    assert [(job.settings["epochs"], job.settings["runs"]) for job in longer] == [(40, 3)] * 3
+    made = [
+        replace(whole[0][job.name.removeprefix("long-")], job=job.name, settings=job.settings)
+        for job in longer
+    ]
+    records = Records([*whole[0].values(), *made])
+    assert list(cifar.figures(records)) == ["momentum", "momentum-long", "overdamped"]
+    found = [claim.why for claim in cifar.claims(records) if "40 epochs" in claim.why]
+    assert len(found) == 2 and all("reduced: 3 blocks of width 16" in why for why in found)
+
+
 # --- the paper's scale ----------------------------------------------------------------------
 
 

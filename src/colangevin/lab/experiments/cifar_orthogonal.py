@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,8 @@ SCALES: dict[str, dict[str, Any]] = {
     "laptop": SMALL
     | {"runs": 1, "epochs": 6, "width": 8, "train_images": 5_000, "test_images": 2_000},
     "full": SMALL | {"runs": 2, "epochs": 12},
+    # Adds its jobs to the records of the full scale.
+    "long": SMALL | {"runs": 2, "epochs": 12, "scale": "full", "long": {"runs": 3, "epochs": 40}},
     "paper": PAPER | {"every_row": True},
 }
 METHODS: dict[str, dict[str, Any]] = {
@@ -63,6 +66,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "o-cola-od": {"label": "o-CoLA-od", "momentum": 0.0, "orthogonal": True},
 }
 """CoLA's lr and momentum are SGD's: the step that the paper rescales to match."""
+LONG = ("sgd-m", "sgd-m-wd", "o-cola-ud")
+"""The methods of the scale long."""
 FRICTION: dict[str, dict[str, Any]] = {
     "o-cola-ud-friction": {"label": "o-CoLA-ud, γ = 0.5", "friction": 0.5, "orthogonal": True},
 }
@@ -74,7 +79,8 @@ NOTE = (
     "Reduced at every scale but `paper`: the paper trains a ResNet-34 on all 50,000 images for "
     "150 epochs, "
     "5 runs; full is a ResNet of three blocks (16, 32, 64 channels) on the first 20,000 images "
-    "for 12 epochs, 2 runs. As in the paper: batches of 128, crop, flip, normalisation, "
+    "for 12 epochs, 2 runs; `--scale long` adds the methods with momentum for 40 epochs, 3 runs. "
+    "As in the paper: batches of 128, crop, flip, normalisation, "
     "h = 0.1, a tenth of it after each third of the epochs (without momentum h stays). Weight "
     "decay is 5e-4 (the paper names no value). Orthogonal are all convolutions but the first, "
     "and the last layer. lr = 0.1 and momentum = 0.9 are SGD-m's, that is γ = 0.33; with the "
@@ -90,10 +96,17 @@ def jobs(settings: Settings) -> list[Job]:
     Example:
         >>> [job.name for job in jobs({**SCALES["paper"], "seed": 0})][-2:]
         ['o-cola-od', 'o-cola-ud-friction']
+        >>> [job.name for job in jobs({**SCALES["long"], "seed": 0})][-2:]
+        ['long-sgd-m-wd', 'long-o-cola-ud']
     """
     methods = METHODS | (FRICTION if settings.get("every_row") else {})
-    common = {key: value for key, value in settings.items() if key != "every_row"}
-    return [Job(NAME, name, {**common, **own}) for name, own in methods.items()]
+    common = {key: value for key, value in settings.items() if key not in ("every_row", "long")}
+    found = [Job(NAME, name, {**common, **own}) for name, own in methods.items()]
+    for name in LONG if "long" in settings else ():
+        longer = settings["long"]
+        own = {**METHODS[name], "label": f"{METHODS[name]['label']}, {longer['epochs']} epochs"}
+        found.append(Job(NAME, f"long-{name}", {**common, **own, **longer}))
+    return found
 
 
 def run(job: Job, log: Log) -> None:
@@ -199,19 +212,20 @@ def violation(optimizer: torch.optim.Optimizer) -> float:
 
 
 def figures(records: Records) -> dict[str, Figure]:
-    """With momentum (figure 6) and without (figure 4.9)."""
+    """With momentum (figure 6), for longer, and without (figure 4.9)."""
     panels = {"train_loss": "training loss", "test_loss": "test loss"}
     panels["test_accuracy"] = "test accuracy, %"
     wanted = {
         "momentum": ("sgd-m", "sgd-m-wd", "o-cola-ud", *FRICTION),
+        "momentum-long": [f"long-{name}" for name in LONG],
         "overdamped": ("sgd", "o-cola-od"),
     }
     drawn = {}
     for name, methods in wanted.items():
         present = [records[method] for method in methods if method in records]
         if present:
-            third = records.settings["epochs"] / 3
-            lines = (round(third), round(2 * third)) if name == "momentum" else ()
+            third = present[0].settings["epochs"] / 3
+            lines = (round(third), round(2 * third)) if name != "overdamped" else ()
             drawn[name] = draw_curves([(panels, present)], lines=lines)
     return drawn
 
@@ -241,24 +255,29 @@ def claims(records: Records) -> list[Claim]:
         ("o-cola-ud", "sgd-m", ACCURACY),
         ("o-cola-ud", "sgd-m", LOSS),
         *((job, "sgd-m", quantity) for job in FRICTION for quantity in (ACCURACY, LOSS)),
+        ("long-o-cola-ud", "long-sgd-m", ACCURACY),
+        ("long-o-cola-ud", "long-sgd-m", LOSS),
         ("o-cola-od", "sgd", ACCURACY),
         ("o-cola-od", "sgd", LOSS),
     ]
-    settings = records.settings
-    reduced = ""
-    if any(settings.get(key) != value for key, value in PAPER.items() if key != "runs"):
-        reduced = (
-            f"reduced: {sum(settings['blocks'])} blocks of width {settings['width']}, "
-            f"{settings['train_images']:,} images, {settings['epochs']} epochs"
-        )
     found = []
     for job, other, quantity in stated:
         if job in records and other in records:
             claim = quantity.ahead(records[job], records[other])
             if claim.verdict == NOT_REPRODUCED:
                 claim = replace(claim, why=f"{claim.why}; {_fit(records[other])}")
-            found.append(claim.reduced(reduced))
+            found.append(claim.reduced(_reduced(records[job].settings)))
     return found
+
+
+def _reduced(settings: Mapping[str, Any]) -> str:
+    """In what a setting is smaller than the paper's; nothing for the paper's own."""
+    if all(settings.get(key) == value for key, value in PAPER.items() if key != "runs"):
+        return ""
+    return (
+        f"reduced: {sum(settings['blocks'])} blocks of width {settings['width']}, "
+        f"{settings['train_images']:,} images, {settings['epochs']} epochs"
+    )
 
 
 def _fit(record: Record) -> str:
@@ -281,7 +300,7 @@ EXPERIMENT = Experiment(
     claims=claims,
     data=("cifar-10",),
     note=NOTE,
-    times={"smoke": "10 s", "laptop": "7 min", "full": "75 min", "paper": "months"},
+    times={"smoke": "10 s", "laptop": "7 min", "full": "75 min", "long": "3 h", "paper": "months"},
     data_of={"paper": ("cifar-10, all batches",)},
     gpus=True,
 )

@@ -32,7 +32,7 @@ def test_shapes_names_and_the_default_temperature() -> None:
         trace["other"]
     inputs, targets = line()
     model = trace.model(1, 4)
-    assert float(line_loss(model(inputs), targets)) == pytest.approx(float(trace["loss"][1, 4]))
+    assert line_loss(model(inputs), targets).item() == pytest.approx(float(trace["loss"][1, 4]))
     total = cl.sample(linear, lambda o, t: line_loss(o, t) * 30, line(), **QUICK)
     assert total.temperatures == [pytest.approx(1 / 30)] * 2  # a mean, times a number
     summed = cl.sample(linear, nn.MSELoss(reduction="sum"), line(), **QUICK)

@@ -146,6 +146,9 @@ def test_bars_compare_rows_without_bias() -> None:
     judged = {bar.text: (bar.measured, bar.met) for bar in found if bar.work == "s"}
     text = "law: effective samples per second, times those of "
     assert judged == {text + "mici": (40.0, True), text + "OLLA": (2.0, False)}
+    found = bars.judge(Record({}, {}, {"s": ""}, [*rows[:3], rows[4]]))
+    judged = {bar.text: (bar.measured, bar.met) for bar in found if bar.work == "s"}
+    assert judged[text + "OLLA (all of its rows are biased)"] == (None, None)
 
 
 def test_effective_samples_are_those_of_arviz() -> None:

@@ -194,8 +194,11 @@ def _sampling(record: Record) -> list[Bar]:
             theirs = [row for row in rows if sampling_rates.whose(row, name)]
             if theirs:
                 first = sampling_rates.best([row for row in rows if row.ours])
+                second = sampling_rates.best(theirs)
                 text = f"{law}: effective samples per second, times those of {name}"
-                measured = _times(first, sampling_rates.best(theirs))
+                if second is None and any(row.bias is not None for row in theirs):
+                    text += " (all of its rows are biased)"
+                measured = _times(first, second)
                 found.append(_at_least(sampling_rates.LETTER, text, limit, measured))
     return found
 

@@ -191,6 +191,14 @@ def test_verdicts_on_what_layers_without_barriers_tolerate(scale, best):
         assert cost.verdict.endswith(verdict)
 
 
+def test_networks_that_learnt_nothing_get_no_verdict():
+    idle = {"base": [0.92, 0.93], "h-low-barrier": [0.10, 0.11]}
+    claims = residual.claims(faked("paper", idle))
+    (claim,) = [claim for claim in claims if "test accuracy" in claim.text]
+    assert claim.verdict == "not measured"
+    assert claim.why == "learnt nothing here: h0 = 0.01 (B), 0.1 (NB)"
+
+
 def test_the_scale_of_the_thesis_trains(tmp_path, whole):
     """ResNet-18 and VGG-11 at full width, on a few images: two steps and two points of a line."""
     settings = residual.EXPERIMENT.settings("paper", 1, 0)

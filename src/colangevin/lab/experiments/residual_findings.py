@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from colangevin.lab.experiments.path_findings import shapes
 from colangevin.lab.experiments.records import Records, mean_std
 
 NAME = "residual-paths"
+CHANCE = 0.15
+"""Training accuracy, among ten classes, up to which a network has learnt nothing."""
 NETS = {"schemes-resnet": "ResNet", "schemes-vgg": "VGG-11"}
 TITLES = {
     "base": "h0 = 0.1, WD 5e-4 (base)",
@@ -84,6 +87,11 @@ class Found:
         """One number per run."""
         values = self._trainings[key][quantity]
         return Measured(label(key), [math.nan if v is None else factor * v for v in values])
+
+    def learnt(self, *keys: str) -> bool:
+        """Whether every training has led above chance in some run."""
+        runs = (self.measured(key, "train_accuracy").values for key in keys)
+        return all(max(filter(math.isfinite, own), default=0.0) > CHANCE for own in runs)
 
     def paths(self, key: str) -> Mapping[str, Any]:
         """Lines by name."""
@@ -180,7 +188,16 @@ def _higher(found: Found, text: str, best: str, *others: str) -> list[Claim]:
     if not found.has(best, *others):
         return []
     rest = [found.accuracy(key) for key in others]
-    return [ahead(f"test accuracy, {text}, %", found.accuracy(best), rest, digits=1)]
+    claim = ahead(f"test accuracy, {text}, %", found.accuracy(best), rest, digits=1)
+    return [_unless_idle(found, claim, best, *others)]
+
+
+def _unless_idle(found: Found, claim: Claim, *keys: str) -> Claim:
+    """A claim; no verdict where a network has not learnt anything that could be compared."""
+    if found.learnt(*keys):
+        return claim
+    idle = "; ".join(label(key) for key in keys if not found.learnt(key))
+    return replace(claim, verdict=NOT_MEASURED, why=f"learnt nothing here: {idle}")
 
 
 def _shaped(found: Found, text: str, key: str, stated: str, wanted: Sequence[str]) -> list[Claim]:
@@ -192,7 +209,8 @@ def _shaped(found: Found, text: str, key: str, stated: str, wanted: Sequence[str
     if not runs:
         return [Claim(text, stated, "every run diverged", NOT_REPRODUCED)]
     verdict = REPRODUCED if right == runs else ORDERING if right > runs / 2 else NOT_REPRODUCED
-    return [Claim(f"line of the whole network, {text}", stated, shapes(own), verdict)]
+    claim = Claim(f"line of the whole network, {text}", stated, shapes(own), verdict)
+    return [_unless_idle(found, claim, key)]
 
 
 def _schemes_claims(found: Found) -> list[Claim]:

@@ -317,7 +317,7 @@ def planes(size: int = 1000, count: int = 10) -> Law:
         General(equations),
         [lambda q, i=i: equations(q)[i] for i in range(count)],  # type: ignore[misc]
         [lambda q, c=c: 1.0 - (q - c) @ (q - c) for c in centres],  # type: ignore[misc]
-        step_size=0.3,
+        step_size=0.1,  # a step of 0.3 is longer than the sphere is wide
         share=0.05,
     )
 

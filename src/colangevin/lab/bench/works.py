@@ -132,9 +132,9 @@ class Sizes:
     noisy_seeds: int = 100
     chains: int = 500
     warmup: int = 200
-    draws: int = 150
+    draws: int = 600
     few_chains: int = 2
-    few_draws: int = 60
+    few_draws: int = 120
     laws: tuple[str, ...] = ()
 
 

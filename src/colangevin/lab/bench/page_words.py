@@ -55,8 +55,8 @@ SAMPLING = """### The tables about sampling, (s)
 
 - Each law has exact averages, from formulas or quadrature. **ESS** is the least effective sample
   size of the averaged quantities (bulk, as ArviZ defines it), **seconds** is the processor time of
-  the whole call on one thread, with 200 steps of warm-up and the search for a step. Imports and compiling come before. Every row is one call; the rows of a law follow one another
-  in one process.
+  the whole call on one thread, with 200 steps of warm-up and the search for a step. Imports and
+  compiling come before. Every row is one call; the rows of a law follow one another in one process.
 - **Bias** is the largest distance of an average from the exact one in standard deviations of the
   quantity, with its Monte Carlo error. Rows are compared if it is at most 0.05 or within two
   errors of 0; the others are marked. **Ratio** is the rate over that of the row named above.
@@ -64,13 +64,13 @@ SAMPLING = """### The tables about sampling, (s)
 - This library moves all chains as one computation and so do OLLA, geoopt, posteriors, blackjax
   and NumPyro. mici moves chain after chain; a process per core would multiply its rate by the
   cores at most.
-- Steps: this library's warm-up and those of mici, blackjax and NumPyro find theirs. With walls
-  (g ≤ 0) this library has a fixed step (0.3, in 1000 dimensions 0.1), and the potential is infinite behind the wall.
-  OLLA has no rule for its step: it has several, 0.0005 as in its own experiments in two dimensions
-  and larger ones, with αh = 0.1, and the best row without bias counts. The samplers beside it,
-  geoopt and posteriors have one step each. CHMC and CGHMC draw momenta of variance ½, as their
-  code stands (their half-step has noise √(2α) where √(4α) keeps the variance 1); the bias of
-  their rows is that of another temperature.
+- Steps: this library's warm-up and those of mici, blackjax and NumPyro find theirs. With walls (g
+  ≤ 0) this library has a fixed step (0.3, in 1000 dimensions 0.1), and the potential is infinite
+  behind the wall. OLLA has no rule for its step: it has several, 0.0005 as in its own experiments
+  in two dimensions and larger ones, with αh = 0.1, and the best row without bias counts. The
+  samplers beside it, geoopt and posteriors have one step each. CHMC and CGHMC draw momenta of
+  variance ½, as their code stands (their half-step has noise √(2α) where √(4α) keeps the variance
+  1); the bias of their rows is that of another temperature.
 - Of OLLA's problems three are not here. The wall of `mix_gaussian` cuts its star into three arcs
   that no chain leaves. `highdim_polymer` drifts through space, so its coordinates have no law.
   `german_credit` needs a download and has no exact answer.

@@ -19,7 +19,7 @@ from colangevin.lab.experiments import (
 from colangevin.lab.experiments import job_log as logs
 from colangevin.lab.experiments.experiment import VERDICTS, Job
 from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Records, read_records
+from colangevin.lab.experiments.records import Record, Records, read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS
 from colangevin.lab.experiments.results import results_of
 from colangevin.lab.experiments.running import reproduce
@@ -203,3 +203,16 @@ def test_the_average_answers_in_evaluation():
     inputs = torch.randn(5, 2)
     together = pair(inputs)
     torch.testing.assert_close(pair.eval()(inputs), together.mean(dim=0))
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.11, "not measured"), (0.6, "reproduced")])
+def test_patches_that_nobody_learnt_get_no_verdict(share, verdict):
+    made = []
+    for place, (name, best) in enumerate({"small": share, "large": 0.1, "both": share}.items()):
+        history = {key: [[best, best]] for key in multirate_patches.PANELS}
+        settings = {"scale": "full", **multirate_patches.METHODS[name]}
+        made.append(Record("multirate-patches", name, place, settings, history=history))
+    found = multirate_patches.claims(Records(made))
+    patches = [claim.verdict for claim in found if "patches alone" in claim.text]
+    assert patches == [verdict, verdict]
+    assert all(claim.verdict != "not measured" for claim in found if "without" in claim.text)

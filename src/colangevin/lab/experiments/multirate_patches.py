@@ -14,10 +14,17 @@ from torch.func import functional_call
 from colangevin.lab.data import patches
 from colangevin.lab.experiments import cifar_orthogonal, multirate, training
 from colangevin.lab.experiments.curves import draw_curves
-from colangevin.lab.experiments.experiment import Claim, Experiment, Job, Settings, Table
+from colangevin.lab.experiments.experiment import (
+    NOT_MEASURED,
+    Claim,
+    Experiment,
+    Job,
+    Settings,
+    Table,
+)
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.multirate import ACCURACY
-from colangevin.lab.experiments.records import Records
+from colangevin.lab.experiments.records import Records, mean_std
 from colangevin.lab.models import WideResNet
 
 if TYPE_CHECKING:
@@ -52,7 +59,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "factor": 1,
         "channels": 8,
         "batch_size": 64,
-        "epochs": 5,
+        "epochs": 20,
     },
     "full": FULL,
 }
@@ -63,6 +70,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "large": {"label": "large step, h = 0.1", "h": LARGE},
     "both": {"label": "two copies, merged every 25 steps", "h": [SMALL, LARGE]},
 }
+CHANCE = 15.0
+"""Accuracy in per cent, among ten classes, below which nothing is learnt."""
 SETS = {"clean": patches.CLEAN, "patched": patches.BOTH, "only": patches.ONLY}
 PANELS = {
     "clean_accuracy": "accuracy without patches, %",
@@ -72,8 +81,8 @@ PANELS = {
 NOTE = (
     "Reduced: the thesis has 50,000 images and does not give the width of its WideResNet-16, the "
     "batch or the epochs. Full is a WideResNet-16-4 on 20,000 images, batches of 128, 60 epochs; "
-    "laptop a WideResNet-16 with 8, 16 and 32 channels on 5,000 images, batches of 64, 5 epochs "
-    "(400 steps), 1,000 test images, 2 runs. As in the thesis: the patches, h = 0.004 and 0.1, "
+    "laptop a WideResNet-16 with 8, 16 and 32 channels on 5,000 images, batches of 64, 20 epochs "
+    "(1,600 steps), 1,000 test images, 2 runs. As in the thesis: the patches, h = 0.004 and 0.1, "
     "momentum 0.9, k = 25. Weight decay is 5e-4. Both copies make a step with every batch; after "
     "each 25 steps weights and statistics of the copies are averaged, and momenta are kept. "
     "The average is what is measured."
@@ -231,14 +240,15 @@ def table(records: Records) -> Table:
 
 
 def claims(records: Records) -> list[Claim]:
-    """What the caption states."""
+    """What the caption states; nothing of patches that no method has learnt."""
     clean, _, only = [replace(ACCURACY, key=key, label=label) for key, label in PANELS.items()]
-    return [
-        *multirate.orderings(records, clean, [("large", "small")]),
-        *multirate.orderings(records, only, [("small", "large")]),
-        *multirate.orderings(records, clean, [("both", "small")]),
-        *multirate.orderings(records, only, [("both", "large")]),
-    ]
+    on_images = multirate.orderings(records, clean, [("large", "small"), ("both", "small")])
+    on_patches = multirate.orderings(records, only, [("small", "large"), ("both", "large")])
+    best = max((mean_std(only.of(own).values)[0] for own in records.values()), default=0.0)
+    if best < CHANCE:
+        why = f"no method has learnt the patches: at most {best:.1f} % on patches alone"
+        on_patches = [replace(claim, verdict=NOT_MEASURED, why=why) for claim in on_patches]
+    return [*on_images, *on_patches]
 
 
 EXPERIMENT = Experiment(
@@ -253,5 +263,5 @@ EXPERIMENT = Experiment(
     claims=claims,
     data=("cifar-10",),
     note=NOTE,
-    times={"smoke": "3 s", "laptop": "6 min", "full": "2 days"},
+    times={"smoke": "3 s", "laptop": "12 min", "full": "2 days"},
 )

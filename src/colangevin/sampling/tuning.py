@@ -87,6 +87,7 @@ class WarmUp:
         chains: which.
         step: makes one step of all chains.
         settle: called after the engine's state was written, so that ``step`` reads it.
+        write: called after steps, so that the engine's state is where ``step`` has led.
         adjust: whether steps are tested: then the energy error is what counts.
         tolerance: of the temperatures, relative.
         report: called with the number of steps made.
@@ -97,11 +98,12 @@ class WarmUp:
         chains: Chains,
         step: Callable[[], Tensor],
         settle: Callable[[], None],
+        write: Callable[[], None],
         adjust: bool,
         tolerance: float,
         report: Callable[[int], None],
     ) -> None:
-        self.chains, self._step, self._settle = chains, step, settle
+        self.chains, self._step, self._settle, self._write = chains, step, settle, write
         self._adjust, self._tolerance, self._report = adjust, tolerance, report
         self._bound = ADJUSTED if adjust else tolerance / 2.0
         self._scale = 1.0 if adjust else math.sqrt(chains.freedom)
@@ -225,6 +227,7 @@ class WarmUp:
                 self.chains.load_state_dict(before)
                 self._set(self._verlet_step / 2.0, "a chain diverged")
                 continue
+            self._write()  # readings, fresh momenta and a change of step are of the engine's state
             self._report(steps)
             self.tuning.warmup += steps
             return

@@ -310,6 +310,26 @@ class Metropolis:
         return self._phase.energy - self.chains.prior(self._parts, self._phase.states)
 
 
+class Guard(Metropolis):
+    """Steps that are refused where their energy error is large, in either direction.
+
+    The step back has the opposite error, so refusing is reversible as the step is, and keeps the
+    volume: what small errors do to the density stays, jumps do not happen. Few steps are refused,
+    so that chains keep their direction, unlike those of a Metropolis test.
+
+    Args:
+        chains: which move. Their potential must be of all data.
+        bound: the largest |ΔH|, in τ.
+    """
+
+    def __init__(self, chains: Chains, bound: float) -> None:
+        super().__init__(chains)
+        self._bound = bound
+
+    def _decide(self, moved: Moved) -> Tensor:
+        return moved.good & (moved.change.abs() <= self._bound * self.chains.temperatures)
+
+
 def _either(mask: Tensor, one: State, other: State) -> State:
     found: list[Any] = []
     for a, b in zip(one.tensors, other.tensors, strict=True):

@@ -41,6 +41,7 @@ class Plan:
     jitter: float
     memory: float
     descent: int | None = None
+    guard: float | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("chains", 1), ("warmup", 0), ("draws", 1), ("thin", 1)):
@@ -58,11 +59,7 @@ class Plan:
             raise ValueError(f"scheme must be a word over A, B and O, got {self.scheme!r}")
         if not isinstance(self.adjust, bool):
             raise TypeError(f"adjust must be True or False, got {self.adjust!r}")
-        if self.adjust and self.scheme != "BAOAB":
-            raise ValueError(
-                "adjust=True has a step of its own, O and then B/2, A, B/2 with a test; leave "
-                f"scheme as it is, got {self.scheme!r}"
-            )
+        self._check_test()
         check_seed(self.seed)
         if self.prior is not None:
             checks.positive("prior", self.prior)
@@ -71,6 +68,22 @@ class Plan:
         checks.positive("memory", self.memory)
         if self.descent is not None:
             checks.count("descent", self.descent, least=0)
+
+    def _check_test(self) -> None:
+        if self.guard is not None:
+            checks.positive("guard", self.guard)
+        if self.adjust and self.guard is not None:
+            raise ValueError(f"adjust=True tests every step: leave guard None, got {self.guard!r}")
+        if self.tests and self.scheme != "BAOAB":
+            raise ValueError(
+                f"{self.tests} has a step of its own, O and then B/2, A, B/2 with a test; leave "
+                f"scheme as it is, got {self.scheme!r}"
+            )
+
+    @property
+    def tests(self) -> str:
+        """The argument by which steps are tested; empty if they are not."""
+        return "adjust=True" if self.adjust else "" if self.guard is None else "guard"
 
     @property
     def seeds(self) -> list[int]:

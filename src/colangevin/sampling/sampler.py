@@ -19,7 +19,7 @@ from colangevin.optimizers.noise import checksum
 from colangevin.sampling import storage
 from colangevin.sampling.chains import Chains, Dynamics
 from colangevin.sampling.descent import Descent
-from colangevin.sampling.moves import Metropolis
+from colangevin.sampling.moves import Guard, Metropolis
 from colangevin.sampling.plans import Factor, Observable, Plan, check_observables
 from colangevin.sampling.recording import Recorder
 from colangevin.sampling.targets import AllData, Factory, Target, target_of
@@ -55,6 +55,7 @@ def sample(
     schedule: Callable[[int], float] | None = None,
     tolerance: float = 0.02,
     jitter: float = 0.1,
+    guard: float | None = None,
     descent: int | None = None,
     keep: Sequence[str] | None = None,
     path: str | os.PathLike[str] | None = None,
@@ -97,6 +98,9 @@ def sample(
             ``cyclical`` returns.
         tolerance: of the tuner: how far temperatures may be off, relatively.
         jitter: noise on the copies of a module, relative to each tensor's size.
+        guard: largest energy error of a step in τ, such as 3; steps beyond are refused and the
+            momentum turns round. Potentials with kinks, as those of ReLU networks, have rare
+            steps that would heat a chain. Needs all data.
         descent: steps at most of an optimisation (Adam) before the warm-up; it ends once it gains
             less than the thermal energy. None makes up to four times ``warmup`` for a loss on
             data whose step is to be found, unless an ``Ensemble`` is the start; 0 makes none.
@@ -125,15 +129,15 @@ def sample(
     """
     plan = Plan(
         chains, warmup, draws, thin, temperature, temperature_factor, step_size, friction, scheme,
-        adjust, seed, prior, tolerance, jitter, memory, descent,
+        adjust, seed, prior, tolerance, jitter, memory, descent, guard,
     )  # fmt: skip
     if schedule is not None and not callable(schedule):
         raise TypeError(f"schedule must be a function of the step, got {schedule!r}")
     target = target_of(model, loss, data, batch_size, plan.seeds, seed, jitter)
-    if adjust and not target.source.whole:
-        raise ValueError("adjust=True needs all data in each step: give tensors, no batch_size")
-    if adjust and schedule is not None:
-        raise ValueError("adjust=True and schedule exclude each other: τ must stay the same")
+    if plan.tests and not target.source.whole:
+        raise ValueError(f"{plan.tests} needs all data in each step: give tensors, no batch_size")
+    if plan.tests and schedule is not None:
+        raise ValueError(f"{plan.tests} and schedule exclude each other: τ must stay the same")
     long = warmup + draws * thin >= LONG and target.reduction != "potential"
     dynamics = Dynamics(
         FIRST if step_size is None else float(step_size),
@@ -183,6 +187,8 @@ class Sampling:
         self._schedule = schedule
         self._factor: float | None = 1.0
         self._tested = Metropolis(chains) if plan.adjust else None
+        if plan.guard is not None:
+            self._tested = Guard(chains, plan.guard)
         self._path = None if path is None else Path(path)
         self.tuning = Tuning(chains.step_size)
         self._start = 0

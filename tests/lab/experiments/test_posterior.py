@@ -1,5 +1,6 @@
 """The experiments on posteriors, at their smallest scale on data made here."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from colangevin.lab.data import ImageData, Table
-from colangevin.lab.experiments import datasets, posterior_uci
+from colangevin.lab.experiments import datasets, posterior, posterior_uci
 from colangevin.lab.experiments.experiment import VERDICTS, Job
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Records, read_record
@@ -100,3 +101,14 @@ def test_the_split_is_that_of_scikit_learn() -> None:
     assert train.targets.mean().abs() < 1e-6 and len(test.targets) == 2
     # 2 and 8 are held out; the training part begins with 4, 9.
     assert float(test.targets[1] - test.targets[0]) / scale == pytest.approx(6 / 5, rel=1e-5)
+
+
+def test_the_loss_is_the_likelihood_of_bde() -> None:
+    """−log N(y; μ, log(1 + eˢ) + 10⁻⁶), a mean over the points, up to a constant."""
+    generator = torch.Generator().manual_seed(0)
+    outputs = 3.0 * torch.randn(50, 2, generator=generator, dtype=torch.float64)
+    targets = torch.randn(50, generator=generator, dtype=torch.float64)
+    spread = torch.log1p(outputs[:, 1].exp()) + 1e-6
+    exact = -torch.distributions.Normal(outputs[:, 0], spread).log_prob(targets).mean()
+    found = posterior.gaussian_loss(outputs, targets) + math.log(2.0 * math.pi) / 2.0
+    torch.testing.assert_close(found, exact)

@@ -17,6 +17,8 @@ from colangevin.sampling.predictions import Prediction
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Of the central intervals whose coverage is measured."""
+LEAST = 1e-6
+"""The least standard deviation that a network can claim, as in bde."""
 
 
 class Stopped(Exception):
@@ -59,16 +61,31 @@ def tidy(log: Log) -> None:
         shutil.rmtree(folder)
 
 
-def gaussian_loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Mean of −log N(y; μ, σ²), where the outputs are μ and log σ², without log √(2π).
+def deviations(outputs: Tensor) -> Tensor:
+    """σ = log(1 + eˢ) of the outputs (μ, s), as in bde.
+
+    It grows like s. The exponential of an output has so heavy a tail over draws that a few of
+    them make up the variance of a prediction.
 
     Example:
-        >>> float(gaussian_loss(torch.tensor([[1.0, 0.0]]), torch.tensor([3.0])))
+        >>> round(float(deviations(torch.tensor([[1.0, 100.0]]))), 3)
+        100.0
+    """
+    return nn.functional.softplus(outputs[..., 1]) + LEAST
+
+
+def gaussian_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean of −log N(y; μ, σ²), where the outputs are μ and s, without log √(2π).
+
+    Example:
+        >>> unit = torch.log(torch.tensor(1.0).expm1())  # σ = 1
+        >>> outputs = torch.stack([torch.tensor(1.0), unit]).view(1, 2)
+        >>> round(float(gaussian_loss(outputs, torch.tensor([3.0]))), 4)
         2.0
     """
-    mean, log_variance = outputs[:, 0], outputs[:, 1]
-    gaps = (targets - mean).square() * torch.exp(-log_variance)
-    return (log_variance + gaps).mean() / 2.0
+    spread = deviations(outputs)
+    scaled = (targets - outputs[..., 0]) / spread
+    return (scaled.square() / 2.0 + spread.log()).mean()
 
 
 def regression_scores(outputs: Tensor, targets: Tensor) -> dict[str, Any]:
@@ -78,7 +95,7 @@ def regression_scores(outputs: Tensor, targets: Tensor) -> dict[str, Any]:
     and variance, as bde's paper has it.
 
     Args:
-        outputs: means and logarithms of variances [draws, points, 2].
+        outputs: μ and s of every draw [draws, points, 2]; see ``deviations``.
         targets: [points].
 
     Example:
@@ -87,12 +104,12 @@ def regression_scores(outputs: Tensor, targets: Tensor) -> dict[str, Any]:
         (1.4142, True, 0.5)
     """
     outputs, targets = outputs.double(), targets.double()
-    means, deviations = outputs[..., 0], (outputs[..., 1] / 2.0).exp()
+    means, spreads = outputs[..., 0], deviations(outputs)
     mean = means.mean(dim=0)
-    variance = deviations.square().mean(dim=0) + means.var(dim=0, correction=0)
+    variance = spreads.square().mean(dim=0) + means.var(dim=0, correction=0)
     moments = scores.gaussian_nll(mean.unsqueeze(0), variance.sqrt().unsqueeze(0), targets)
     generator = torch.Generator().manual_seed(0)
-    drawn = means + deviations * torch.randn(means.shape, dtype=torch.float64, generator=generator)
+    drawn = means + spreads * torch.randn(means.shape, dtype=torch.float64, generator=generator)
     prediction = Prediction(drawn.unsqueeze(0))
     inside = [prediction.interval(level).covers(targets) for level in LEVELS]
     if len(drawn) < 50:  # quantiles of few numbers: those of the Gaussian of the same moments
@@ -100,7 +117,7 @@ def regression_scores(outputs: Tensor, targets: Tensor) -> dict[str, Any]:
         inside = [torch.special.erf(z / 2**0.5) <= level for level in LEVELS]
     return {
         "rmse": scores.rmse(mean, targets),
-        "nll": scores.gaussian_nll(means, deviations, targets),
+        "nll": scores.gaussian_nll(means, spreads, targets),
         "nll_moments": moments,
         "crps": scores.crps(drawn, targets),
         "coverage": [float(own.double().mean()) for own in inside],

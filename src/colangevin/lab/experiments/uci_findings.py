@@ -139,7 +139,7 @@ def draw_calibration(records: Records) -> Figure:
     from matplotlib.figure import Figure
 
     names = tables_of(records)
-    figure = Figure(figsize=(3.0 * len(names) + 0.6, 3.3), layout="constrained")
+    figure = Figure(figsize=(3.0 * len(names) + 0.6, 3.9), layout="constrained")
     axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
     for axis, name in zip(axes, names, strict=True):
         axis.plot([0, 1], [0, 1], color="gray", linewidth=1)

@@ -63,6 +63,22 @@ def test_a_guard_keeps_chains_where_steps_would_throw_them_out() -> None:
     assert trace.acceptance is not None and 0.8 < float(trace.acceptance.mean()) < 1.0
 
 
+@pytest.mark.filterwarnings("ignore::colangevin.errors.SamplingWarning")
+def test_steps_that_the_guard_refuses_do_not_ask_for_smaller_ones() -> None:
+    """A Gaussian in 20 dimensions with a stiff wall that one draw in 700 meets."""
+    settings = {"chains": 200, "warmup": 200, "draws": 20, "guard": 2.0, "seed": 3}
+
+    def walled(own: dict[str, Tensor]) -> Tensor:
+        beyond = (own["q"][0] - 3.0).clamp_min(0.0)
+        return own["q"].square().sum() / 2.0 + 1e4 * beyond.square()
+
+    steps = [
+        cl.sample(point(*[0.5] * 20), loss, **settings).tuning.step_size
+        for loss in (lambda own: own["q"].square().sum() / 2.0, walled)
+    ]
+    assert steps[1] > 0.8 * steps[0]
+
+
 def test_the_warm_up_with_a_test_goes_on_where_its_steps_have_led() -> None:
     moving = chains(20.0, lambda own: own["q"].square().sum() / 2, 0.1)
     tested = Metropolis(moving)

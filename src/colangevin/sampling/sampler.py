@@ -337,7 +337,16 @@ class Sampling:
         made = Descent(self.chains, report).run(self._down) if self._down else 0
         nothing = lambda: None  # noqa: E731
         settle, write = (nothing, nothing) if tested is None else (tested.forget, tested.write)
-        warm = WarmUp(self.chains, self._step, settle, write, plan.adjust, plan.tolerance, report)
+        warm = WarmUp(
+            self.chains,
+            self._step,
+            settle,
+            write,
+            plan.adjust,
+            plan.tolerance,
+            report,
+            plan.guard,
+        )
         if plan.step_size is None:
             self.tuning = warm.tuned(plan.warmup)
         else:

@@ -91,6 +91,7 @@ class WarmUp:
         adjust: whether steps are tested: then the energy error is what counts.
         tolerance: of the temperatures, relative.
         report: called with the number of steps made.
+        guard: energy error in τ beyond which a step is refused: a larger one counts as this one.
     """
 
     def __init__(
@@ -102,11 +103,13 @@ class WarmUp:
         adjust: bool,
         tolerance: float,
         report: Callable[[int], None],
+        guard: float | None = None,
     ) -> None:
         self.chains, self._step, self._settle, self._write = chains, step, settle, write
         self._adjust, self._tolerance, self._report = adjust, tolerance, report
         self._bound = ADJUSTED if adjust else tolerance / 2.0
         self._scale = 1.0 if adjust else math.sqrt(chains.freedom)
+        self._largest = math.inf if guard is None else guard
         self.tuning = Tuning(chains.step_size)
 
     # --- with a step size of the user ---------------------------------------------------------
@@ -160,7 +163,8 @@ class WarmUp:
         return h if self.chains.has_momentum else math.sqrt(2.0 * h)
 
     def _rms(self, errors: Tensor) -> float:
-        return float(errors.square().mean().sqrt()) / self._scale
+        """Refused steps do no harm to the law: no smaller step has to make up for them."""
+        return float(errors.abs().clamp_max(self._largest).square().mean().sqrt()) / self._scale
 
     def _set(self, verlet_step: float, why: str) -> None:
         h = verlet_step if self.chains.has_momentum else verlet_step**2 / 2.0

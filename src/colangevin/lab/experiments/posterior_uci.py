@@ -52,7 +52,7 @@ SMOKE: dict[str, Any] = {
 }
 LAPTOP: dict[str, Any] = {
     "runs": 1,
-    "tables": {"airfoil": 20, "concrete": 5, "energy": 5, "yacht": 5},
+    "tables": {"airfoil": 80, "concrete": 5, "energy": 5, "yacht": 5},
 }
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {**PAPER, **SMOKE},

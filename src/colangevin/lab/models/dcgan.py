@@ -16,6 +16,9 @@ DEVIATION = 0.02
 def generator(features: int = 64, noise: int = NOISE) -> nn.Sequential:
     """Five transposed convolutions from noise (n, noise, 1, 1) to images (n, 1, 32, 32) in [-1, 1].
 
+    The first makes 4 x 4 pixels, the next three double them, the last keeps their number. With
+    a first layer of 2 x 2 pixels four of the ten digits never appeared.
+
     Args:
         features: channels before the last layer; each layer before has twice as many.
         noise: length of the input.
@@ -33,12 +36,16 @@ def generator(features: int = 64, noise: int = NOISE) -> nn.Sequential:
     widths = [noise, 8 * features, 4 * features, 2 * features, features]
     layers: list[nn.Module] = []
     for before, after in pairwise(widths):
-        layers += [_up(before, after), nn.BatchNorm2d(after), nn.ReLU()]
-    return _begin(nn.Sequential(*layers, _up(features, 1), nn.Tanh()))
+        up = _up(before, after) if layers else nn.ConvTranspose2d(before, after, 4, bias=False)
+        layers += [up, nn.BatchNorm2d(after), nn.ReLU()]
+    last = nn.ConvTranspose2d(features, 1, 3, padding=1, bias=False)
+    return _begin(nn.Sequential(*layers, last, nn.Tanh()))
 
 
 def discriminator(features: int = 64) -> nn.Sequential:
     """Five convolutions from images (n, 1, 32, 32) to logits (n,): positive for real images.
+
+    The way of the generator back.
 
     Args:
         features: channels after the first layer; each later one has twice as many.
@@ -53,10 +60,12 @@ def discriminator(features: int = 64) -> nn.Sequential:
     """
     checks.count("features", features)
     widths = [features, 2 * features, 4 * features, 8 * features]
-    layers: list[nn.Module] = [_down(1, features), nn.LeakyReLU(0.2)]
+    first = nn.Conv2d(1, features, 3, padding=1, bias=False)
+    layers: list[nn.Module] = [first, nn.LeakyReLU(0.2)]
     for before, after in pairwise(widths):
         layers += [_down(before, after), nn.BatchNorm2d(after), nn.LeakyReLU(0.2)]
-    return _begin(nn.Sequential(*layers, _down(8 * features, 1), nn.Flatten(0)))
+    last = nn.Conv2d(8 * features, 1, 4, bias=False)
+    return _begin(nn.Sequential(*layers, last, nn.Flatten(0)))
 
 
 def _up(inputs: int, outputs: int) -> nn.Module:

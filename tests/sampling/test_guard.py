@@ -3,11 +3,12 @@
 import math
 
 import pytest
+import torch
 from torch import Tensor
 
 import colangevin as cl
 from colangevin.sampling.chains import Chains, Dynamics
-from colangevin.sampling.moves import Guard, Metropolis, Phase, refresh, verlet
+from colangevin.sampling.moves import Guard, Metropolis, Phase, refresh, turned, verlet
 from colangevin.sampling.targets import target_of
 from colangevin.sampling.tuning import WarmUp
 from posteriors import point
@@ -46,8 +47,12 @@ def test_errors_above_the_bound_are_refused_in_either_direction() -> None:
     moved = verlet(moving, parts, start, 0.6)
     flags = [bool(change.abs() <= bound) for change in moved.change]
     assert Guard(moving, bound)._decide(moved).tolist() == flags
-    back = moved._replace(change=-moved.change)
+    phase = moved.phase._replace(states=[turned(state) for state in moved.phase.states])
+    back = verlet(moving, parts, phase, 0.6)
+    assert torch.allclose(back.change, -moved.change, atol=1e-9)
     assert Guard(moving, bound)._decide(back).tolist() == flags
+    for begun, ended in zip(states, back.phase.states, strict=True):
+        assert torch.allclose(begun.position, ended.position)
 
 
 @pytest.mark.statistical
@@ -77,6 +82,17 @@ def test_steps_that_the_guard_refuses_do_not_ask_for_smaller_ones() -> None:
         for loss in (lambda own: own["q"].square().sum() / 2.0, walled)
     ]
     assert steps[1] > 0.8 * steps[0]
+
+
+@pytest.mark.filterwarnings("ignore::colangevin.errors.SamplingWarning")
+def test_a_strict_guard_in_many_dimensions_does_not_let_every_step_pass() -> None:
+    def gaussian(own: dict[str, Tensor]) -> Tensor:
+        return own["q"].square().sum() / 2.0
+
+    settings = {"chains": 20, "warmup": 200, "draws": 20, "guard": 0.1, "seed": 3}
+    trace = cl.sample(point(*[0.5] * 400), gaussian, **settings)
+    assert trace.tuning.step_size < 0.3
+    assert float(trace.acceptance.min()) > 0.5
 
 
 def test_the_warm_up_with_a_test_goes_on_where_its_steps_have_led() -> None:

@@ -314,8 +314,8 @@ class Guard(Metropolis):
     """Steps that are refused where their energy error is large, in either direction.
 
     The step back has the opposite error, so refusing is reversible as the step is, and keeps the
-    volume: what small errors do to the density stays, jumps do not happen. Few steps are refused,
-    so that chains keep their direction, unlike those of a Metropolis test.
+    volume: what small errors do to the density stays, jumps do not happen. Fewer steps are refused
+    than by a Metropolis test, so that chains keep their direction.
 
     Args:
         chains: which move. Their potential must be of all data.

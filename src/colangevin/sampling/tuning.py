@@ -22,6 +22,8 @@ from colangevin.sampling.readings import Ratio, configurational, energy_errors, 
 
 ADJUSTED = 0.25
 """Largest energy error of a step with a test, in τ: nine of ten are accepted then."""
+REFUSED = 1.0 / 3.0
+"""Largest root mean square of energy errors that a guard clips, over its bound."""
 ATTEMPTS = 40
 LOWER = 0.7
 """Factor of a step size that has been found too large."""
@@ -107,9 +109,11 @@ class WarmUp:
     ) -> None:
         self.chains, self._step, self._settle, self._write = chains, step, settle, write
         self._adjust, self._tolerance, self._report = adjust, tolerance, report
-        self._bound = ADJUSTED if adjust else tolerance / 2.0
         self._scale = 1.0 if adjust else math.sqrt(chains.freedom)
+        self._bound = ADJUSTED if adjust else tolerance / 2.0
         self._largest = math.inf if guard is None else guard
+        # Below what clipped errors can reach at all, or every step would do.
+        self._bound = min(self._bound, self._largest * REFUSED / self._scale)
         self.tuning = Tuning(chains.step_size)
 
     # --- with a step size of the user ---------------------------------------------------------
@@ -163,8 +167,10 @@ class WarmUp:
         return h if self.chains.has_momentum else math.sqrt(2.0 * h)
 
     def _rms(self, errors: Tensor) -> float:
-        """Refused steps do no harm to the law: no smaller step has to make up for them."""
-        return float(errors.abs().clamp_max(self._largest).square().mean().sqrt()) / self._scale
+        """A step that the guard refuses counts as its bound, one that fails as infinite."""
+        sizes = errors.abs()
+        counted = torch.where(sizes.isfinite(), sizes.clamp_max(self._largest), sizes)
+        return float(counted.square().mean().sqrt()) / self._scale
 
     def _set(self, verlet_step: float, why: str) -> None:
         h = verlet_step if self.chains.has_momentum else verlet_step**2 / 2.0

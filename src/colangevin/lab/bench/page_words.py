@@ -55,8 +55,9 @@ SAMPLING = """### The tables about sampling, (s)
 
 - Each law has exact averages, from formulas or quadrature. **ESS** is the least effective sample
   size of the averaged quantities (bulk, as ArviZ defines it), **seconds** is the processor time of
-  the whole call on one thread, with 200 steps of warm-up and the search for a step. Imports and
-  compiling come before. Every row is one call; the rows of a law follow one another in one process.
+  the whole call on one thread, with 200 steps of warm-up and the search for a step (mici,
+  blackjax and NumPyro: half as many as their draws). Imports and compiling come before. Every row
+  is one call; the rows of a law follow one another in one process.
 - **Bias** is the largest distance of an average from the exact one in standard deviations of the
   quantity, with its Monte Carlo error. Rows are compared if it is at most 0.05 or within two
   errors of 0; the others are marked. **Ratio** is the rate over that of the row named above.

@@ -14,8 +14,6 @@ from colangevin.lab.experiments.values import plain
 
 Measure: TypeAlias = Callable[[Ensemble], Mapping[str, Tensor]]
 
-"""What a kill may cost."""
-
 
 @dataclass(frozen=True)
 class Training:

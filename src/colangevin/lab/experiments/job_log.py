@@ -118,7 +118,10 @@ class Log:
         Args:
             state: tensors and plain values, nested in dicts, lists and tuples.
         """
-        record, began = self.record, time.perf_counter()
+        self._save(state, time.perf_counter())
+
+    def _save(self, state: dict[str, Any], began: float) -> None:
+        record = self.record
         with replacing(self.checkpoint) as file:
             torch.save({"record": record.to_json(), "state": state}, file)
         write_text(self._path, record.to_json())
@@ -170,8 +173,9 @@ class Log:
             Whether to go on; where not, everything is saved.
         """
         going = self.keep_going(min(0.999, done))
-        if not going or time.perf_counter() > self._next_save:
-            self.save(state())
+        now = time.perf_counter()
+        if not going or now > self._next_save:
+            self._save(state(), now)
         return going
 
     def finish(self, **final: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -244,7 +245,8 @@ def claims(records: Records) -> list[Claim]:
     clean, _, only = [replace(ACCURACY, key=key, label=label) for key, label in PANELS.items()]
     on_images = multirate.orderings(records, clean, [("large", "small"), ("both", "small")])
     on_patches = multirate.orderings(records, only, [("small", "large"), ("both", "large")])
-    best = max((mean_std(only.of(own).values)[0] for own in records.values()), default=0.0)
+    means = [mean_std(only.of(own).values)[0] for own in records.values()]
+    best = max(filter(math.isfinite, means), default=0.0)
     if best < CHANCE:
         why = f"no method has learnt the patches: at most {best:.1f} % on patches alone"
         on_patches = [replace(claim, verdict=NOT_MEASURED, why=why) for claim in on_patches]

@@ -89,9 +89,9 @@ class Found:
         return Measured(label(key), [math.nan if v is None else factor * v for v in values])
 
     def learnt(self, *keys: str) -> bool:
-        """Whether every training has led above chance in some run."""
+        """Whether every training has led above chance, in the mean over its runs."""
         runs = (self.measured(key, "train_accuracy").values for key in keys)
-        return all(max(filter(math.isfinite, own), default=0.0) > CHANCE for own in runs)
+        return all(mean_std(own)[0] > CHANCE for own in runs)
 
     def paths(self, key: str) -> Mapping[str, Any]:
         """Lines by name."""

@@ -18,8 +18,6 @@ from colangevin.errors import ConvergenceError
 from colangevin.lab.experiments.job_log import Log
 from colangevin.optimizers import SubsetMultirate
 
-"""What a kill may cost."""
-
 
 class Parts(NamedTuple):
     """What is trained, and with what."""

@@ -265,5 +265,5 @@ EXPERIMENT = Experiment(
     claims=claims,
     data=("cifar-10",),
     note=NOTE,
-    times={"smoke": "3 s", "laptop": "12 min", "full": "2 days"},
+    times={"smoke": "3 s", "laptop": "20 min", "full": "2 days"},
 )

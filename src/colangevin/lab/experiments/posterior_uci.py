@@ -321,5 +321,5 @@ EXPERIMENT = Experiment(
         "members as cost the same number of passes through the data; each keeps the weights that "
         "are best on 15 % of the training data"
     ),
-    times={"smoke": "10 s", "laptop": "12 min", "full": "4 h"},
+    times={"smoke": "10 s", "laptop": "30 min", "full": "4 h"},
 )

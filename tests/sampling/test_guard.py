@@ -66,6 +66,7 @@ def test_a_guard_keeps_chains_where_steps_would_throw_them_out() -> None:
     exact = math.gamma(0.75) / math.gamma(0.25)
     assert float(trace["q"].square().mean()) == pytest.approx(exact, rel=0.08)
     assert trace.acceptance is not None and 0.8 < float(trace.acceptance.mean()) < 1.0
+    assert float(trace["kinetic_temperature"].mean()) == pytest.approx(1.0, rel=0.08)
 
 
 @pytest.mark.filterwarnings("ignore::colangevin.errors.SamplingWarning")

@@ -30,14 +30,14 @@ from posteriors import line, line_loss, linear
 torch.set_num_threads(1)
 rules = {{"weight": cl.Sphere(1.5, equality=True)}}
 for _ in range(2):
-    cl.sample(linear, line_loss, line(), rules, path=sys.argv[1], adjust={adjust}, **{settings})
+    cl.sample(linear, line_loss, line(), rules, path=sys.argv[1], **{settings})
 """
 
 
-@pytest.mark.parametrize("adjust", [False, True])
-def test_a_killed_sampling_is_resumed_to_the_same_trace(tmp_path: Path, adjust: bool) -> None:
-    settings = {**SETTINGS, "draws": 2000}
-    script = SCRIPT.format(tests=str(Path(__file__).parents[1]), adjust=adjust, settings=settings)
+@pytest.mark.parametrize("options", [{}, {"adjust": True}, {"guard": 0.02}], ids=str)
+def test_a_killed_sampling_is_resumed_to_the_same_trace(tmp_path: Path, options: dict) -> None:
+    settings = {**SETTINGS, "draws": 2000, **options}
+    script = SCRIPT.format(tests=str(Path(__file__).parents[1]), settings=settings)
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "trace")])
     try:
         deadline = time.time() + 120
@@ -51,14 +51,13 @@ def test_a_killed_sampling_is_resumed_to_the_same_trace(tmp_path: Path, adjust: 
     assert 0 < partial.draws < 2000
     short = {**settings, "draws": partial.draws + 120}
     rules = {"weight": cl.Sphere(1.5, equality=True)}
-    resumed = cl.sample(
-        linear, line_loss, line(), rules, path=tmp_path / "trace", adjust=adjust, **short
-    )
-    whole = cl.sample(linear, line_loss, line(), rules, adjust=adjust, **short)
+    resumed = cl.sample(linear, line_loss, line(), rules, path=tmp_path / "trace", **short)
+    whole = cl.sample(linear, line_loss, line(), rules, **short)
     for name in ("weight", "bias", "loss"):
         torch.testing.assert_close(resumed[name], whole[name], rtol=0, atol=0)
-    if adjust:
+    if options:
         torch.testing.assert_close(resumed.acceptance, whole.acceptance)
+        assert 0.0 < float(whole.acceptance.min()) < 1.0
 
 
 def test_a_trace_on_disk_is_that_in_memory_and_can_be_extended(tmp_path: Path) -> None:

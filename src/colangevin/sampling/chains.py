@@ -199,8 +199,11 @@ class Chains:
         if not self.has_momentum:
             return torch.full((len(self),), torch.nan, dtype=torch.float64)
         parts = self.parts()
-        energy = self.kinetic(parts, self.states(parts, momentum=True))
-        return energy * (2.0 * self.step_size**2 / self.freedom)
+        return self.temperature_of(parts, self.states(parts, momentum=True))
+
+    def temperature_of(self, parts: Sequence[Part], states: Sequence[State]) -> Tensor:
+        """pᵀp/N of states."""
+        return self.kinetic(parts, states) * (2.0 * self.step_size**2 / self.freedom)
 
     # --- moving -------------------------------------------------------------------------------
 

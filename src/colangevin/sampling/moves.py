@@ -309,6 +309,10 @@ class Metropolis:
         assert self._phase is not None
         return self._phase.energy - self.chains.prior(self._parts, self._phase.states)
 
+    def statistics(self) -> dict[str, Tensor]:
+        """What is recorded beside a draw."""
+        return {"loss": self.losses}
+
 
 class Guard(Metropolis):
     """Steps that are refused where their energy error is large, in either direction.
@@ -328,6 +332,12 @@ class Guard(Metropolis):
 
     def _decide(self, moved: Moved) -> Tensor:
         return moved.good & (moved.change.abs() <= self._bound * self.chains.temperatures)
+
+    def statistics(self) -> dict[str, Tensor]:
+        """With the temperature of the momenta, which a guard does not keep exactly."""
+        assert self._phase is not None
+        kinetic = self.chains.temperature_of(self._parts, self._phase.states)
+        return {**super().statistics(), "kinetic_temperature": kinetic}
 
 
 def _either(mask: Tensor, one: State, other: State) -> State:

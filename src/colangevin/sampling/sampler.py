@@ -372,7 +372,7 @@ class Sampling:
 
     def _statistics(self) -> dict[str, Tensor]:
         if self._tested is not None:
-            return {"loss": self._tested.losses}
+            return self._tested.statistics()
         found = {"loss": self.chains.peek().losses.detach().double()}
         if self.chains.has_momentum:
             found["kinetic_temperature"] = self.chains.kinetic_temperatures()

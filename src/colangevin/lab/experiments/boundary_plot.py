@@ -58,6 +58,7 @@ def types(rows: Mapping[str, Mapping[str, Sequence[Any]]]) -> Figure:
             spreads = [float(np.std(own)) for own in values]
             style = {"marker": "o", "capsize": 3, "color": color}
             axis.errorbar(places, means, spreads, label=WORDS[group], **style)
+            axis.set_xticks(places)
         axis.set(xlabel="target test accuracy, %", ylabel=f"images of type {kind}, %")
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)

@@ -8,7 +8,7 @@ import pytest
 from colangevin.lab.experiments.records import Records
 from colangevin.lab.experiments.registry import EXPERIMENTS
 from colangevin.lab.experiments.reproduction_page import details, page
-from colangevin.lab.experiments.results import read_results, results_of
+from colangevin.lab.experiments.results import read_results, results_of, write_files
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -49,3 +49,15 @@ def test_earlier_noise_is_named_while_a_record_has_it(started: str, said: bool) 
 def test_records_and_figures_stay_small() -> None:
     files = [path for path in RESULTS.rglob("*") if path.suffix in (".json", ".png", ".md")]
     assert sum(path.stat().st_size for path in files) < 15e6
+
+
+def test_pictures_have_few_colours_and_the_same_bytes_each_time(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    results = next(own for own in read_results(RESULTS) if own.experiment.name == "multirate-text")
+    written = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        pictures, _ = write_files(results, tmp_path / name)
+        written.append([path.read_bytes() for path in pictures])
+        assert {image.open(path).mode for path in pictures} == {"P"}
+    assert written[0] == written[1]

@@ -104,7 +104,7 @@ def test_the_warm_up_with_a_test_goes_on_where_its_steps_have_led() -> None:
     def report(steps: int) -> None:
         gaps.append(float((tested.weights()["q"] - moving.weights["q"]).abs().max()))
 
-    warm = WarmUp(moving, tested.step, tested.forget, tested.write, True, 0.02, report)
+    warm = WarmUp(moving, tested.step, tested, 0.02, report)
     warm.tuned(400)
     assert len(gaps) > 20 and max(gaps) == 0.0
     assert float(moving.weights["q"].abs().max()) < 6.0

@@ -222,7 +222,14 @@ class Metropolis:
 
     Args:
         chains: which move. Their potential must be of all data.
+
+    Attributes:
+        exact: whether the test removes the bias of the step.
+        bound: energy error in τ beyond which every step is refused.
     """
+
+    exact = True
+    bound = math.inf
 
     def __init__(self, chains: Chains) -> None:
         self.chains, self._parts = chains, chains.parts()
@@ -326,12 +333,14 @@ class Guard(Metropolis):
         bound: the largest |ΔH|, in τ.
     """
 
+    exact = False
+
     def __init__(self, chains: Chains, bound: float) -> None:
         super().__init__(chains)
-        self._bound = bound
+        self.bound = bound
 
     def _decide(self, moved: Moved) -> Tensor:
-        return moved.good & (moved.change.abs() <= self._bound * self.chains.temperatures)
+        return moved.good & (moved.change.abs() <= self.bound * self.chains.temperatures)
 
     def statistics(self) -> dict[str, Tensor]:
         """With the temperature of the momenta, which a guard does not keep exactly."""

@@ -335,18 +335,7 @@ class Sampling:
     def _warm_up(self, report: Callable[[int], None]) -> None:
         plan, tested = self.plan, self._tested
         made = Descent(self.chains, report).run(self._down) if self._down else 0
-        nothing = lambda: None  # noqa: E731
-        settle, write = (nothing, nothing) if tested is None else (tested.forget, tested.write)
-        warm = WarmUp(
-            self.chains,
-            self._step,
-            settle,
-            write,
-            plan.adjust,
-            plan.tolerance,
-            report,
-            plan.guard,
-        )
+        warm = WarmUp(self.chains, self._step, tested, plan.tolerance, report)
         if plan.step_size is None:
             self.tuning = warm.tuned(plan.warmup)
         else:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from colangevin.errors import DivergenceError
 from colangevin.sampling.chains import Chains
-from colangevin.sampling.moves import refresh
+from colangevin.sampling.moves import Metropolis, refresh
 from colangevin.sampling.readings import Ratio, configurational, energy_errors, ratio
 
 ADJUSTED = 0.25
@@ -88,30 +88,25 @@ class WarmUp:
     Args:
         chains: which.
         step: makes one step of all chains.
-        settle: called after the engine's state was written, so that ``step`` reads it.
-        write: called after steps, so that the engine's state is where ``step`` has led.
-        adjust: whether steps are tested: then the energy error is what counts.
+        tested: what tests the steps, if anything does. If it is exact, the energy error counts.
         tolerance: of the temperatures, relative.
         report: called with the number of steps made.
-        guard: energy error in τ beyond which a step is refused: a larger one counts as this one.
     """
 
     def __init__(
         self,
         chains: Chains,
         step: Callable[[], Tensor],
-        settle: Callable[[], None],
-        write: Callable[[], None],
-        adjust: bool,
+        tested: Metropolis | None,
         tolerance: float,
         report: Callable[[int], None],
-        guard: float | None = None,
     ) -> None:
-        self.chains, self._step, self._settle, self._write = chains, step, settle, write
-        self._adjust, self._tolerance, self._report = adjust, tolerance, report
-        self._scale = 1.0 if adjust else math.sqrt(chains.freedom)
-        self._bound = ADJUSTED if adjust else tolerance / 2.0
-        self._largest = math.inf if guard is None else guard
+        self.chains, self._step, self._tested = chains, step, tested
+        self._tolerance, self._report = tolerance, report
+        self._exact = tested is not None and tested.exact
+        self._scale = 1.0 if self._exact else math.sqrt(chains.freedom)
+        self._bound = ADJUSTED if self._exact else tolerance / 2.0
+        self._largest = math.inf if tested is None else tested.bound
         # Below what clipped errors can reach at all, or every step would do.
         self._bound = min(self._bound, self._largest * REFUSED / self._scale)
         self.tuning = Tuning(chains.step_size)
@@ -148,7 +143,7 @@ class WarmUp:
             self._advance(window)
             found.append(self._errors(1))
         self._settle_on(self._rms(torch.cat(found)))
-        if self._adjust:
+        if self._exact:
             self._advance(10 * window)
             self._explain()
             return self.tuning
@@ -165,6 +160,11 @@ class WarmUp:
         """h of a Verlet step of the same reach: Euler–Maruyama's h is half its square."""
         h = self.chains.step_size
         return h if self.chains.has_momentum else math.sqrt(2.0 * h)
+
+    def _settle(self) -> None:
+        """After the engine's state was written: steps begin there."""
+        if self._tested is not None:
+            self._tested.forget()
 
     def _rms(self, errors: Tensor) -> float:
         """A step that the guard refuses counts as its bound, one that fails as infinite."""
@@ -237,7 +237,9 @@ class WarmUp:
                 self.chains.load_state_dict(before)
                 self._set(self._verlet_step / 2.0, "a chain diverged")
                 continue
-            self._write()  # readings, fresh momenta and a change of step are of the engine's state
+            if self._tested is not None:
+                # Readings, fresh momenta and a change of step are of the engine's state.
+                self._tested.write()
             self._report(steps)
             self.tuning.warmup += steps
             return
@@ -296,7 +298,7 @@ class WarmUp:
         tuning.step_size = self.chains.step_size
         tuning.energy_error = self._rms(self._errors(4))
         words = [f"energy error per step {tuning.energy_error:.3g} τ"]
-        words[0] += " per √(degree of freedom)" if not self._adjust else ""
+        words[0] += " per √(degree of freedom)" if not self._exact else ""
         words[0] += f" (bound {self._bound:.3g})"
         for name, found in (
             ("kinetic", tuning.kinetic),

@@ -70,6 +70,7 @@ def test_generator_and_discriminator_have_five_layers_of_small_normal_weights():
         assert layers[1].weight.std().item() == pytest.approx(0.02, rel=0.02)
     norms = [sum(isinstance(m, nn.BatchNorm2d) for m in model) for model in pair]
     assert norms == [4, 3]
+    assert pair[0][0](torch.randn(4, 100, 1, 1)).shape[-2:] == (4, 4)
     images = pair[0](torch.randn(4, 100, 1, 1))
     assert images.shape == (4, 1, 32, 32) and images.abs().max() <= 1
     assert pair[1](images).shape == (4,)

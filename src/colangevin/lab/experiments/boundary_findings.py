@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
@@ -13,7 +12,6 @@ from torch import Tensor
 from colangevin import diagnostics
 from colangevin.diagnostics.labellers import Spread
 from colangevin.lab.experiments.experiment import (
-    NOT_MEASURED,
     NOT_REPRODUCED,
     ORDERING,
     REPRODUCED,
@@ -175,7 +173,7 @@ def claims(records: Records) -> list[Claim]:
         least = min(record.final["clear"])
         if least < CLEAR:
             why = f"the images are no digits: one has a probability of {least:.2f} only"
-            return [replace(claim, verdict=NOT_MEASURED, why=why) for claim in made]
+            return [claim.unmeasured(why) for claim in made]
     return made
 
 

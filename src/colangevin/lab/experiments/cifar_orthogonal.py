@@ -48,14 +48,15 @@ PAPER: dict[str, Any] = {
     "lr": 0.1,
 }
 SMALL = PAPER | {"blocks": [1, 1, 1], "width": 16, "batches": [1, 2], "train_images": 20_000}
+FULL = SMALL | {"runs": 2, "epochs": 12}
 TINY = {"blocks": [1, 1], "width": 4, "train_images": 64, "test_images": 64, "batch_size": 32}
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": SMALL | TINY | {"runs": 1, "epochs": 3},
     "laptop": SMALL
     | {"runs": 1, "epochs": 6, "width": 8, "train_images": 5_000, "test_images": 2_000},
-    "full": SMALL | {"runs": 2, "epochs": 12},
+    "full": FULL,
     # Adds its jobs to the records of the full scale.
-    "long": SMALL | {"runs": 2, "epochs": 12, "scale": "full", "long": {"epochs": 40}},
+    "long": FULL | {"scale": "full", "long": {"epochs": 40}},
     "paper": PAPER | {"every_row": True},
 }
 METHODS: dict[str, dict[str, Any]] = {

@@ -16,6 +16,9 @@ from colangevin.lab.experiments.experiment import (
 )
 from colangevin.lab.experiments.records import Record, mean_std, summary
 
+CHANCE = 0.15
+"""Accuracy, among ten classes, up to which nothing has been learnt."""
+
 
 class Measured(NamedTuple):
     """What a method reached, one number per run; NaN for a run that diverged."""

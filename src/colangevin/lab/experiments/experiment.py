@@ -95,6 +95,15 @@ class Claim:
         verdict = ORDERING if self.verdict == REPRODUCED else self.verdict
         return replace(self, verdict=verdict, why="; ".join(filter(None, (how, self.why))))
 
+    def unmeasured(self, why: str) -> Claim:
+        """The claim without a verdict: the run cannot tell, and ``why`` says what it lacks.
+
+        Example:
+            >>> Claim("accuracy", "97", "10 (2 runs)", NOT_REPRODUCED).unmeasured("idle").verdict
+            'not measured'
+        """
+        return replace(self, verdict=NOT_MEASURED, why=why)
+
 
 @dataclass(frozen=True)
 class Table:

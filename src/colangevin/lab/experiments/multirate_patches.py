@@ -14,15 +14,9 @@ from torch.func import functional_call
 
 from colangevin.lab.data import patches
 from colangevin.lab.experiments import cifar_orthogonal, multirate, training
+from colangevin.lab.experiments.comparing import CHANCE
 from colangevin.lab.experiments.curves import draw_curves
-from colangevin.lab.experiments.experiment import (
-    NOT_MEASURED,
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-)
+from colangevin.lab.experiments.experiment import Claim, Experiment, Job, Settings, Table
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.multirate import ACCURACY
 from colangevin.lab.experiments.records import Records, mean_std
@@ -71,8 +65,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "large": {"label": "large step, h = 0.1", "h": LARGE},
     "both": {"label": "two copies, merged every 25 steps", "h": [SMALL, LARGE]},
 }
-CHANCE = 15.0
-"""Accuracy in per cent, among ten classes, below which nothing is learnt."""
 SETS = {"clean": patches.CLEAN, "patched": patches.BOTH, "only": patches.ONLY}
 PANELS = {
     "clean_accuracy": "accuracy without patches, %",
@@ -247,9 +239,9 @@ def claims(records: Records) -> list[Claim]:
     on_patches = multirate.orderings(records, only, [("small", "large"), ("both", "large")])
     means = [mean_std(only.of(own).values)[0] for own in records.values()]
     best = max(filter(math.isfinite, means), default=0.0)
-    if best < CHANCE:
+    if best <= 100.0 * CHANCE:
         why = f"no method has learnt the patches: at most {best:.1f} % on patches alone"
-        on_patches = [replace(claim, verdict=NOT_MEASURED, why=why) for claim in on_patches]
+        on_patches = [claim.unmeasured(why) for claim in on_patches]
     return [*on_images, *on_patches]
 
 

@@ -278,16 +278,17 @@ def _fit(
     if saved is not None:
         ensemble.load_state_dict(saved["ensemble"])
         best.losses, best.weights = saved["losses"], saved["weights"]
+
+    def state() -> dict[str, Any]:
+        own = {"losses": best.losses, "weights": best.weights}
+        return {"ensemble": ensemble.state_dict(), **own}
+
     every = max(1, settings["epochs"] // 100)
     while ensemble.epochs < settings["epochs"] and ensemble.active:
         ensemble.epoch(posterior.gaussian_loss, *data, batch_size=settings["batch_size"])
-        going = log.keep_going(min(0.999, ensemble.epochs / settings["epochs"]))
         if ensemble.epochs % every == 0 or ensemble.epochs == settings["epochs"]:
             best.look()
-        if not going or ensemble.epochs % (10 * every) == 0:
-            state = {"ensemble": ensemble.state_dict(), "losses": best.losses}
-            log.save({**state, "weights": best.weights})
-        if not going:
+        if not log.advance(ensemble.epochs / settings["epochs"], state):
             return False
     return True
 

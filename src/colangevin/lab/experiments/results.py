@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from colangevin.errors import RecordError
-from colangevin.lab.experiments.experiment import NOT_MEASURED, REPRODUCED, Claim, Experiment, Table
+from colangevin.lab.experiments.experiment import REPRODUCED, Claim, Experiment, Table
 from colangevin.lab.experiments.records import Records, read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS, find
 from colangevin.lab.experiments.wording import markdown_table, sentence
@@ -40,7 +40,7 @@ def modest(claim: Claim, scale: str) -> Claim:
     """
     if scale in TRIAL:
         why = f"the scale {scale} only shows that everything runs"
-        return replace(claim, verdict=NOT_MEASURED, why=why)
+        return claim.unmeasured(why)
     if scale not in SMALL or claim.verdict != REPRODUCED:
         return claim
     return claim.reduced(f"holds at the scale {scale}, which is reduced")

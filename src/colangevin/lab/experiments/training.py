@@ -201,7 +201,7 @@ def _whole(optimizer: Optimizer) -> AbstractContextManager[None]:
 
 
 def train(training: Training, seeds: Sequence[int], log: Log) -> list[Run] | None:
-    """Train one network a seed, from where the log's checkpoint is, or from the start.
+    """Train one network per seed, from where the log's checkpoint is, or from the start.
 
     The networks go from measurement to measurement together; the history has a row for each.
 

@@ -17,7 +17,7 @@ def generator(features: int = 64, noise: int = NOISE) -> nn.Sequential:
     """Five transposed convolutions from noise (n, noise, 1, 1) to images (n, 1, 32, 32) in [-1, 1].
 
     The first makes 4 x 4 pixels, the next three double them, the last keeps their number. With
-    a first layer of 2 x 2 pixels four of the ten digits never appeared.
+    a first layer of 2 x 2 pixels three of the ten digits did not appear.
 
     Args:
         features: channels before the last layer; each layer before has twice as many.
@@ -45,7 +45,7 @@ def generator(features: int = 64, noise: int = NOISE) -> nn.Sequential:
 def discriminator(features: int = 64) -> nn.Sequential:
     """Five convolutions from images (n, 1, 32, 32) to logits (n,): positive for real images.
 
-    The way of the generator back.
+    Its layers are those of the generator in the opposite order.
 
     Args:
         features: channels after the first layer; each later one has twice as many.

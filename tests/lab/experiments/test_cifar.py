@@ -103,7 +103,7 @@ def test_longer_trainings_are_added_to_the_full_scale(whole):
     planned = cifar.jobs(settings)
     assert planned[: len(full)] == full
     longer = planned[len(full) :]
-    assert [(job.settings["epochs"], job.settings["runs"]) for job in longer] == [(40, 2)] * 3
+    assert [(job.settings["epochs"], job.settings["runs"]) for job in longer] == [(40, 3)] * 3
     made = [
         replace(whole[0][job.name.removeprefix("long-")], job=job.name, settings=job.settings)
         for job in longer

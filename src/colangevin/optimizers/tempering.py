@@ -30,6 +30,8 @@ class SimulatedTempering:
     proposed and accepted with the probability min(1, exp(g_k' − g_k − U/τ_k' + U/τ_k)). Momenta
     are multiplied by sqrt(τ_k'/τ_k). So the weights that are seen while ``rung`` is 0 are samples
     at the lowest temperature, and they come from all the minima that the hottest rung can reach.
+    With BAOAB the last half kick of a step waits for the next gradient, so the momenta are
+    multiplied before it: an error of order h in a momentum, at accepted moves only.
 
     The numbers g make all rungs equally frequent. They are learnt in the burn-in, from the
     probabilities of the rungs at the present U (self-adjusted mixture sampling), and then stay

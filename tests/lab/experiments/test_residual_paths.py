@@ -15,7 +15,7 @@ from colangevin.lab.experiments.records import Record, Records, read_records
 from colangevin.lab.experiments.residual_training import BASE, groups, lines_of, narrow_layers
 from colangevin.lab.experiments.results import results_of
 from colangevin.lab.experiments.running import reproduce
-from colangevin.lab.models import VGG11, resnet
+from colangevin.lab.models import VGG11, MobileNetV2, resnet
 
 
 @pytest.fixture(scope="module")
@@ -213,3 +213,27 @@ def test_the_scale_of_the_thesis_trains(tmp_path, whole):
         log = Log(replace(task, settings=own), tmp_path, whole[1])
         residual.run(log.job, log)
         assert len(log.record.final["trainings"]["one"]["paths"]["whole"]["losses"][0]) == 2
+
+
+def test_a_start_from_published_weights(tmp_path, whole, monkeypatch):
+    records, data = whole
+    weights = MobileNetV2().state_dict()
+    weights["features.18.1.bias"].fill_(1.0)  # what the classifier gets is no longer near 0
+    monkeypatch.setitem(residual.LOADERS, "mobilenet", lambda directory: weights)
+    settings = residual.EXPERIMENT.settings("smoke", None, 0)
+    planned = residual.jobs({**settings, "imagenet": {"pixels": 32, "runs": 1}})
+    assert [job.name for job in planned][-1] == "imagenet"
+    assert planned[:-1] == residual.jobs(settings), "the others stay as they are"
+    log = Log(planned[-1], tmp_path, data, order=9)
+    residual.run(planned[-1], log)
+    trained = log.record.final["trainings"]
+    assert list(trained["mobilenet"]["paths"]) == ["whole"]
+    paths = trained["mobilenet-imagenet"]["paths"]
+    (taught,), (random,) = paths["whole"]["losses"], paths["random"]["losses"]
+    assert taught[-1] == random[-1] and taught[0] != random[0]
+    (scratch,) = trained["mobilenet"]["paths"]["whole"]["losses"]
+    assert random[0] == scratch[0], "the same random weights"
+    both = Records([*records.values(), log.record])
+    found = [claim for claim in residual.claims(both) if "ImageNet" in claim.text]
+    assert len(found) == 3 and all("MobileNetV2 for the ResNets" in c.why for c in found)
+    assert "imagenet" in residual.figures(both)

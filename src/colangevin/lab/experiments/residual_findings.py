@@ -53,6 +53,8 @@ TITLES = {
     "brightness": "with brightness 0.05",
     "trained": "trained, as a start",
     "random-labels": "random labels, as a start",
+    "mobilenet": "MobileNetV2, random start",
+    "mobilenet-imagenet": "MobileNetV2, start from ImageNet",
 }
 """B: blocks with barriers, NB: the others."""
 
@@ -94,9 +96,9 @@ class Found:
         found: Mapping[str, Any] = self._trainings[key]["paths"]
         return found
 
-    def whole(self, key: str) -> Mapping[str, Any]:
-        """The line of the whole network; without runs if all diverged."""
-        found: Mapping[str, Any] = self.paths(key).get("whole", {"losses": [], "shape": []})
+    def line(self, key: str, line: str = "whole") -> Mapping[str, Any]:
+        """A line, by default that of the whole network; without runs if all diverged."""
+        found: Mapping[str, Any] = self.paths(key).get(line, {"losses": [], "shape": []})
         return found
 
     def highest(self, key: str, blocks: Sequence[str] = ()) -> Measured:
@@ -176,7 +178,12 @@ def claims(records: Records) -> list[Claim]:
             f"{settings['train_images']:,} images, {settings['epochs']} epochs"
         )
     parts = (_schemes_claims, _steps, _decays, _blocks, _starts, _resets, _data, _models)
-    return [claim.reduced(how) for part in parts for claim in part(found)]
+    made = [claim.reduced(how) for part in parts for claim in part(found)]
+    other = (
+        "reduced: a MobileNetV2 for the ResNets, "
+        f"{settings['train_images']:,} images, {settings['epochs']} epochs"
+    )
+    return made + [claim.reduced(other) for claim in _pretrained(found)]
 
 
 def _higher(found: Found, text: str, best: str, *others: str) -> list[Claim]:
@@ -194,11 +201,13 @@ def _unless_idle(found: Found, claim: Claim, *keys: str) -> Claim:
     return claim.unmeasured(f"learnt nothing here: {idle}") if idle else claim
 
 
-def _shaped(found: Found, text: str, key: str, stated: str, wanted: Sequence[str]) -> list[Claim]:
+def _shaped(
+    found: Found, text: str, key: str, stated: str, wanted: Sequence[str], line: str = "whole"
+) -> list[Claim]:
     """The claim that whole lines have a shape: reproduced if all have, in ordering if most."""
     if not found.has(key):
         return []
-    own = found.whole(key)
+    own = found.line(key, line)
     right, runs = sum(shape in wanted for shape in own["shape"]), len(own["shape"])
     if not runs:
         return [Claim(text, stated, "every run diverged", NOT_REPRODUCED)]
@@ -322,7 +331,7 @@ def _starts(found: Found) -> list[Claim]:
     every, first, fourth = (f"random-labels/{b}-0" for b in ("all", "b1", "b4"))
     made = _higher(found, "start from random labels, no WD", none, every)
     if found.has(none, every):
-        own = [Measured(label(key), found.whole(key)["height"]) for key in (every, none)]
+        own = [Measured(label(key), found.line(key)["height"]) for key in (every, none)]
         made.append(ahead("height of the barrier, random labels", own[0], own[1:], digits=3))
     made += _higher(found, "block 1 from random labels", none, first)
     made += _higher(found, "block 4 from random labels", fourth, none)
@@ -337,6 +346,17 @@ def _starts(found: Found) -> list[Claim]:
             why = "no run without weight decay had a barrier to start from"
             made.append(Claim(f"test accuracy, {stated}, %", value, "–", NOT_MEASURED, why))
     return made
+
+
+def _pretrained(found: Found) -> list[Claim]:
+    """Figure 6.2A."""
+    scratch, taught = "imagenet/mobilenet", "imagenet/mobilenet-imagenet"
+    text = "MobileNetV2 from ImageNet"
+    return [
+        *_higher(found, text, taught, scratch),
+        *_shaped(found, text, taught, "monotone", ["monotone"]),
+        *_shaped(found, f"{text}, from random weights", taught, "plateau", ["plateau"], "random"),
+    ]
 
 
 def _resets(found: Found) -> list[Claim]:

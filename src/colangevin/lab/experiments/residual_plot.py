@@ -71,11 +71,12 @@ def figures(records: Records) -> dict[str, Figure]:
     drawn: dict[str, Figure] = {}
     for name, panels in PANELS.items():
         chosen = [
-            (title, {label(key): found.whole(key) for key in keys if found.has(key)})
+            (title, {label(key): found.line(key) for key in keys if found.has(key)})
             for title, keys in panels
         ]
         # One line alone compares nothing: the job that the panel is about has no record yet.
         _add(drawn, name, [(title, own) for title, own in chosen if len(own) > 1])
+    _add(drawn, "imagenet", _imagenet(found))
     for name, titles in BLOCK_PANELS.items():
         blocks = [
             (title, {n: own for n, own in found.paths(key).items() if n == "whole" or is_block(n)})
@@ -89,6 +90,16 @@ def figures(records: Records) -> dict[str, Figure]:
         _add(drawn, "parts", [("parts of the third block (figure 6.18)", kinds)])
     schemes = _schemes(found)
     return drawn | ({"schemes": schemes} if schemes else {})
+
+
+def _imagenet(found: Found) -> list[tuple[str, dict[str, Any]]]:
+    """Figure 6.2A: the lines of both starts, and the one from random weights to the better end."""
+    keys = [f"imagenet/{name}" for name in ("mobilenet", "mobilenet-imagenet")]
+    if not found.has(*keys):
+        return []
+    own = {label(key): found.line(key) for key in keys}
+    own["from random weights to the end of the latter"] = found.line(keys[1], "random")
+    return [("a start from ImageNet (figure 6.2A)", own)]
 
 
 def _add(drawn: dict[str, Figure], name: str, panels: Sequence[tuple[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from colangevin.lab.data.idx import ImageData
 from colangevin.lab.experiments import training
 from colangevin.lab.experiments.cifar_orthogonal import prepared
 from colangevin.lab.experiments.experiment import Settings
-from colangevin.lab.models import VGG11, ResNet, resnet
+from colangevin.lab.models import VGG11, MobileNetV2, ResNet, resnet
 
 BASE: dict[str, Any] = {
     "net": "resnet",
@@ -74,6 +74,8 @@ def network(settings: Settings, options: Mapping[str, Any], narrow: Collection[i
     """
     if options["net"] == "vgg":
         model: nn.Module = VGG11(settings["vgg_width"], norm=options["norm"], narrow=narrow)
+    elif options["net"] == "mobilenet":
+        model = MobileNetV2(classes=10)
     else:
         blocks = settings["deeper_blocks" if options["deeper"] else "blocks"]
         model = resnet(blocks, settings["width"], norm=options["norm"])
@@ -95,8 +97,11 @@ def blocks_of(model: nn.Module) -> dict[str, str]:
     if isinstance(model, VGG11):
         layers = {str(n + 1): f"features.{n}.*" for n in range(8)}
         return layers | {str(n + 9): f"classifier.{n}.*" for n in range(3)}
+    if isinstance(model, MobileNetV2):
+        return {"features": "features.*", "fc": "classifier.*"}
     if not isinstance(model, ResNet):
-        raise TypeError(f"model must be a ResNet or a VGG11, got {type(model).__name__}")
+        kinds = "a ResNet, a VGG11 or a MobileNetV2"
+        raise TypeError(f"model must be {kinds}, got {type(model).__name__}")
     last = len(model.stages)
     found = {"stem": "stem.*"} | {f"B{n}": f"stages.{n - 1}.*" for n in range(1, last + 1)}
     size = sum(1 for _ in model.stages[-1].children())
@@ -254,9 +259,21 @@ def score(work: Work, model: nn.Module, images: Tensor, labels: Tensor) -> tuple
 
 
 def explore(
-    work: Work, run: training.Run, start: Mapping[str, Any], options: Mapping[str, Any]
+    work: Work,
+    run: training.Run,
+    start: Mapping[str, Any],
+    options: Mapping[str, Any],
+    random: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Losses along the lines from the first to the last state, and the distance (6.3)."""
+    """Losses along the lines from the first to the last state, and the distance (6.3).
+
+    Args:
+        work: what the job's trainings share.
+        run: a training at its end.
+        start: the first state.
+        options: ``BASE`` with changes.
+        random: a random state, from which there is a line, too, if "random" is among the lines.
+    """
     end = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
     broken = any(not bool(t.isfinite().all()) for t in end.values() if t.is_floating_point())
     if run.diverged is not None or broken:
@@ -276,4 +293,7 @@ def explore(
     for name, only in lines_of(run.model, options["lines"]).items():
         points = work.settings["points" if name == "whole" else "block_points"]
         paths[name] = loss_path(run.model, start, end, evaluate, points, only).losses.tolist()
+    if "random" in options["lines"]:
+        points = work.settings["points"]
+        paths["random"] = loss_path(run.model, random, end, evaluate, points).losses.tolist()
     return {"distance": relative_distance(run.model, start, end), "paths": paths}

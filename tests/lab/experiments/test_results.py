@@ -24,6 +24,8 @@ def results(name, scale, runs):
         ("fashion-circle", "full", None, "full --seed 7 --data DIR"),
         ("fashion-circle", "grid", None, "grid --seed 7 --data DIR"),
         ("fashion-circle", "grid", 3, "grid --runs 3 --seed 7 --data DIR"),
+        ("cifar-orthogonal", "long", None, "long --seed 7 --data DIR"),
+        ("residual-paths", "imagenet", None, "imagenet --seed 7 --data DIR"),
     ],
 )
 def test_the_command_makes_the_records(name, scale, runs, words):

@@ -114,6 +114,13 @@ class Results:
         settings = self.experiment.settings(scale, self.runs, self.records.settings.get("seed", 0))
         return [job.name for job in self.experiment.jobs(settings)]
 
+    def _usual_runs(self) -> int | None:
+        """The most runs that a job of the asked scale has without ``--runs``."""
+        if self.asked not in self.experiment.scales:
+            return None
+        jobs = self.experiment.jobs(self.experiment.settings(self.asked, None, 0))
+        return max((job.settings.get("runs", 0) for job in jobs), default=None)
+
     @property
     def asked(self) -> str:
         """The scale that was asked for: the one that has all jobs of the records."""
@@ -136,7 +143,7 @@ class Results:
     def command(self) -> str:
         """The command that makes these records."""
         words = ["cola", "reproduce", self.experiment.name, "--scale", self.asked]
-        if self.runs not in (None, self.experiment.scales.get(self.asked, {}).get("runs")):
+        if self.runs not in (None, self._usual_runs()):
             words += ["--runs", str(self.runs)]
         words += ["--seed", str(self.records.settings.get("seed", 0))]
         return " ".join(words + (["--data", "DIR"] if self.experiment.data else []))

@@ -199,6 +199,20 @@ def test_presets_run_and_show_everything(page: Page, running: Running, name: str
     assert not page.page.is_visible("#story")
 
 
+def test_a_change_before_the_answer_to_a_preset_is_kept(page: Page, running: Running) -> None:
+    page.page.evaluate(
+        """() => {
+          document.querySelector("#presets button[data-preset=circles]").click();
+          const compare = document.getElementById("compare");
+          compare.checked = false;
+          compare.dispatchEvent(new Event("change"));
+        }"""
+    )
+    page.wait("Number(document.body.dataset.steps) > 5")
+    assert not page.page.is_visible("#run-b")
+    assert not page.page.is_checked("#compare")
+
+
 def test_buttons_and_keys(page: Page, running: Running) -> None:
     page.page.click("#step")
     page.wait("document.body.dataset.steps === '1'")

@@ -155,12 +155,21 @@ function enough(spec) {
 async function restart(spec, changes = [], play = false, until = 0) {
   if (!enough(spec)) return;
   page.repeating = changes.length > 0;
-  const done = await attempt(() => page.session.command("reset", { spec: copy(spec), changes }));
-  if (done && spec !== page.spec) {
-    page.spec = spec;
-    showSettings();
-  }
+  const done = await showing(spec, () => attempt(() => page.session.command("reset", { spec: copy(spec), changes })));
   if (done && (play || until)) await send("play", until ? { until } : {});
+}
+
+/** Show settings before the answer to a command comes, because the user may change one by then; take them back if it fails. */
+async function showing(spec, command) {
+  const before = page.spec;
+  page.spec = spec;
+  if (spec !== before) showSettings();
+  const done = await command();
+  if (!done && page.spec === spec && spec !== before) {
+    page.spec = before;
+    if (before) showSettings();
+  }
+  return done;
 }
 
 // --- frames ----------------------------------------------------------------------------------
@@ -271,15 +280,8 @@ function replay() {
 
 /** Back to the start, and to its settings. */
 async function reset() {
-  // Before the answer comes: the user may have changed a setting by then.
-  const before = page.spec;
-  const wanted = copy(page.start);
   page.repeating = false;
-  page.spec = wanted;
-  showSettings();
-  if ((await send("reset")) || page.spec !== wanted) return;
-  page.spec = before;
-  showSettings();
+  await showing(copy(page.start), () => send("reset"));
 }
 
 const toggle = () => send(page.state === "playing" ? "pause" : "play");

@@ -110,7 +110,7 @@ def test_the_whole_treebank_is_told_from_the_part():
     planned = transformer.jobs(transformer.EXPERIMENT.settings("treebank", None, 0))
     usual = transformer.jobs(transformer.EXPERIMENT.settings("laptop", None, 0))
     assert planned[:8] == usual  # their records serve both scales
-    assert [job.settings["train_tokens"] for job in planned[8:]] == [929_589] * 2
+    assert [job.settings["train_tokens"] for job in planned[8:]] == [929_589] * 4
     records = Records(
         Record("x", job.name, i, job.settings, final={"min_valid_loss": [6.0 + i]})
         for i, job in enumerate(planned)
@@ -119,7 +119,9 @@ def test_the_whole_treebank_is_told_from_the_part():
     assert list(found) == list(transformer.LONG)
     assert found["sgd-m-wd"].values("min_valid_loss") == [15.0]
     texts = [claim.text for claim in measured(records)]
-    assert sum("the whole Penn Treebank" in text for text in texts) == 3
+    assert sum("the whole Penn Treebank" in text for text in texts) == 6
+    rest = {c.text for c in transformer_findings.claims(records)} - set(texts)
+    assert sum("WD 1e-4" in text and "momentum 0.9" in text for text in rest) == 1, "on one text"
 
 
 def measured(records):

@@ -17,6 +17,28 @@ STYLES = ("-", "--", "-.", (0, (1, 1.5)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 """Different dashes: curves that lie on one another can be told apart."""
 
 
+def plain_logarithms(axes: Any) -> None:
+    """Make the vertical axis logarithmic, with 2.2 at a tick instead of 2.2 × 10⁰.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> axes = Figure().subplots()
+        >>> plain_logarithms(axes)
+        >>> axes.yaxis.get_major_formatter()(100.0)
+        '100'
+    """
+    from matplotlib.ticker import LogFormatter
+
+    class Plain(LogFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            # The one that it is made from says where there is room for a number.
+            return f"{x:g}" if super().__call__(x, pos) else ""
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(Plain(minor_thresholds=(1, 0.5)))
+    axes.yaxis.set_minor_formatter(Plain(minor_thresholds=(1, 0.5)))
+
+
 def factor_of(key: str) -> float:
     """What to multiply a quantity with: accuracies are shown in per cent.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from colangevin.diagnostics import LossPath
 from colangevin.lab.experiments.comparing import Measured, ahead
-from colangevin.lab.experiments.curves import COLORS, STYLES, band, say_bands
+from colangevin.lab.experiments.curves import COLORS, STYLES, band, plain_logarithms, say_bands
 from colangevin.lab.experiments.experiment import (
     NOT_REPRODUCED,
     ORDERING,
@@ -77,14 +77,6 @@ def _lines(axis: Any, record: Record) -> None:
 
 def draw_lines(axis: Any, paths: Mapping[str, Mapping[str, Any]]) -> None:
     """Draw losses along lines by name, means over the runs; the whole network is dashed."""
-    from matplotlib.ticker import LogFormatter
-
-    class Plain(LogFormatter):
-        """2.2 instead of 2.2 x 10^0, where there is room."""
-
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return f"{x:g}" if super().__call__(x, pos) else ""
-
     for index, (name, own) in enumerate(paths.items()):
         losses = np.array(own["losses"], dtype=float).T
         alphas = np.linspace(0, 1, len(losses)).tolist()
@@ -92,9 +84,7 @@ def draw_lines(axis: Any, paths: Mapping[str, Mapping[str, Any]]) -> None:
         style = {"color": COLORS[index % len(COLORS)], "label": name, "linestyle": dashes}
         band(axis, alphas, losses, **style)
     axis.set(xlabel="α: from start to end", ylabel="test loss")
-    axis.set_yscale("log")
-    for place in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
-        place(Plain(minor_thresholds=(1, 0.5)))
+    plain_logarithms(axis)
     axis.grid(alpha=0.3)
     axis.legend(fontsize="x-small")
 

@@ -8,14 +8,15 @@ import torch
 
 import small_data
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments import datasets, partitioned, partitioned_spirals
+from colangevin.lab.experiments import datasets, partitioned, partitioned_noise, partitioned_spirals
 from colangevin.lab.experiments.adam import AdamEnsemble
 from colangevin.lab.experiments.experiment import VERDICTS, Job
 from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Records, read_records
+from colangevin.lab.experiments.records import Record, Records, read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS
 from colangevin.lab.experiments.results import results_of
 from colangevin.lab.experiments.running import reproduce
+from colangevin.optimizers import AdLaLa, partition
 
 SMALL = [
     "partitioned-temperature",
@@ -145,3 +146,25 @@ def test_the_hybrid_goes_on_from_where_the_first_method_ended(tmp_path: Path) ->
     assert losses[at[0]] == pytest.approx(losses[-1], abs=1e-5)
     assert losses[0] != pytest.approx(losses[-1], abs=1e-3)
     assert record.history["step"][-1] == 40
+
+
+def test_the_lines_of_noise_have_the_defaults_of_adlala() -> None:
+    model = partitioned.network({"hidden": 4})
+    usual = AdLaLa(partition(model, by="output"), 0.15).param_groups
+    for key, value in (("epsilon", "0.1"), ("tau2", "0.0001")):
+        method = partitioned_noise.methods_of({"varied": key})[value]
+        found = partitioned.optimizer(model, method).param_groups
+        assert [{k: v for k, v in group.items() if k != "params"} for group in found] == [
+            {k: v for k, v in group.items() if k != "params"} for group in usual
+        ]
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(0.9, "reproduced"), (0.99, "not reproduced")])
+def test_another_coupling_that_is_ahead_refutes_the_range(value: float, verdict: str) -> None:
+    values = partitioned_noise.LINES["epsilon"]["values"]
+    pixels = {f"{e:g}": [0.9, 0.91] if e in (0.05, 0.1) else [0.8, 0.81] for e in values}
+    pixels["2"] = [value, value + 0.01]
+    record = Record("x", "epsilon", 0, {}, final={"pixels": pixels}, complete=True)
+    (claim,) = partitioned_noise.claims(Records([record]))
+    assert claim.verdict == verdict
+    assert ("ahead: ε = 2" in claim.why) == (value > 0.95)

@@ -57,11 +57,10 @@ class Work:
     device: torch.device
 
     def inputs(self, images: Tensor) -> Tensor:
-        """Normalised images of the wanted size, as convolutions read them fastest."""
+        """Normalised images of the wanted size."""
         found = prepared(images)
         factor = found.shape[-1] // self.settings["pixels"]
-        smaller = functional.avg_pool2d(found, factor) if factor > 1 else found
-        return smaller.to(self.device, memory_format=torch.channels_last)
+        return (functional.avg_pool2d(found, factor) if factor > 1 else found).to(self.device)
 
 
 def network(settings: Settings, options: Mapping[str, Any], narrow: Collection[int]) -> nn.Module:

@@ -105,6 +105,7 @@ def claims(records: Records) -> list[Claim]:
 
 
 def _not_measured(records: Records) -> list[Claim]:
+    measured = {(own.settings["dataset"], own.settings["method"]) for own in records.values()}
     why = "the scale paper measures it; SGD-m with momentum 0.8 stands for it"
     return [
         Claim(
@@ -116,9 +117,7 @@ def _not_measured(records: Records) -> list[Claim]:
         )
         for name, own in OTHERS.items()
         for dataset in PAPER
-        if not any(
-            name in of_text(records, text) for text in TITLES if DATASETS.get(text, text) == dataset
-        )
+        if (dataset, name) not in measured
     ]
 
 

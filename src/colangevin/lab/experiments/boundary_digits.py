@@ -145,7 +145,9 @@ def network(settings: Settings, kind: str) -> nn.Module:
     if kind == "mlp":
         return nn.Sequential(nn.Flatten(), mlp(784, [settings["hidden"]], 10))
     if kind == "cnn":
-        return digit_cnn(settings["cnn_width"])
+        # Convolutions of few channels are a third faster in this order of the numbers.
+        model = digit_cnn(settings["cnn_width"])
+        return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return VisionTransformer(settings["patch"], settings["vit_size"])
 
 

@@ -116,27 +116,53 @@ def test_layers_to_narrow():
     assert narrow_layers(BASE, barriers) == []
 
 
-def test_first_states():
-    own = {name: torch.zeros_like(t) for name, t in resnet((1, 1), width=2).state_dict().items()}
-    end = {name: torch.ones_like(t) for name, t in own.items()}
+@pytest.mark.parametrize("model", [resnet((1, 1, 1, 2), width=2), MobileNetV2(classes=10)])
+def test_what_a_start_takes_from_another_state(model):
+    own = model.state_dict()
+    source = {name: torch.full_like(t, 7) for name, t in own.items()}
+
+    def sevens(take):
+        found = residual.taken(model, source, take)
+        return {name for name, t in found.items() if bool((t == 7).all())}
+
+    blocks = [sevens(f"B{n}") for n in range(1, 5)]
+    assert sevens("all") == set(own)
+    assert all(sevens(f"not B{n}") == set(own) - blocks[n - 1] for n in range(1, 5))
+    assert sum(map(len, blocks)) == len(set().union(*blocks)), "no name twice"
+    left = {name.split(".")[0] for name in set(own) - set().union(*blocks)}
+    assert left == ({"stem", "head"} if "stem.0.weight" in own else {"features", "classifier"})
+
+
+def test_blocks_of_a_mobilenet_are_its_inverted_residuals():
+    model = MobileNetV2()
+    found = set().union(*(residual_training.names_in(model, f"B{n}") for n in range(1, 5)))
+    assert found == {name for name in model.state_dict() if ".conv." in name}
+
+
+def test_a_classifier_of_other_classes_is_not_taken():
+    model = MobileNetV2(classes=10)
+    source = {name: torch.full_like(t, 7) for name, t in MobileNetV2().state_dict().items()}
+    found = residual.taken(model, source, "all")
+    kept = {name for name, t in found.items() if not bool((t == 7).all())}
+    assert kept == {"classifier.1.weight", "classifier.1.bias"}
+
+
+def test_a_start_on_the_line_of_an_earlier_run(tmp_path, whole):
+    task = residual.jobs(residual.EXPERIMENT.settings("smoke", None, 0))[0]
+    log = Log(task, tmp_path, whole[1])
+    model = resnet((1, 1), width=2)
+    zeros = {name: torch.zeros_like(t) for name, t in model.state_dict().items()}
+    ones = {name: torch.ones_like(t) for name, t in zeros.items()}
+    model.load_state_dict(zeros)
     state = {
-        "ends": {"a": [end]},
-        "done": {"a": [{"paths": {"whole": [1.0, 0.5, 0.9, 0.1, 0.0]}}]},
+        "ends": {"a": [ones]},
+        "done": {"a": [{"paths": {"whole": [1.0, 0.5, 0.9, 0.1, 0.0]}}], "now": []},
     }
-
-    def ones(take, **more):
-        found = residual.first_state({"from": "a", "take": take, **more}, state, own, 0)
-        return None if found is None else {n for n, t in found.items() if bool((t == 1).all())}
-
-    block = {name for name in own if name.startswith("stages.1.")}
-    assert residual.first_state(None, state, own, 0) is own
-    assert ones("all") == set(own)
-    assert ones("B2") == block
-    assert ones("not B2") == set(own) - block
-    middle = residual.first_state({"from": "a", "take": "barrier", "offset": 0.1}, state, own, 0)
+    start = {"from": "a", "take": "barrier", "offset": 0.1}
+    middle = residual._first_state(model, start, state, log)
     assert middle["head.weight"].unique().item() == pytest.approx(0.6)
     state["done"]["a"][0]["paths"]["whole"] = [1.0, 0.5, 0.0]
-    assert ones("barrier", offset=0.0) is None
+    assert residual._first_state(model, start, state, log) is None
 
 
 def test_random_labels_end_once_they_are_learnt(tmp_path, whole, monkeypatch):
@@ -222,18 +248,21 @@ def test_a_start_from_published_weights(tmp_path, whole, monkeypatch):
     monkeypatch.setitem(residual.LOADERS, "mobilenet", lambda directory: weights)
     settings = residual.EXPERIMENT.settings("smoke", None, 0)
     planned = residual.jobs({**settings, "imagenet": {"pixels": 32, "runs": 1}})
-    assert [job.name for job in planned][-1] == "imagenet"
-    assert planned[:-1] == residual.jobs(settings), "the others stay as they are"
-    log = Log(planned[-1], tmp_path, data, order=9)
-    residual.run(planned[-1], log)
-    trained = log.record.final["trainings"]
+    assert [job.name for job in planned][-2:] == ["imagenet", "imagenet-resets"]
+    assert planned[:-2] == residual.jobs(settings), "the others stay as they are"
+    made = [Log(job, tmp_path, data, order=9 + n) for n, job in enumerate(planned[-2:])]
+    for log in made:
+        residual.run(log.job, log)
+    trained = made[0].record.final["trainings"]
     assert list(trained["mobilenet"]["paths"]) == ["whole"]
     paths = trained["mobilenet-imagenet"]["paths"]
     (taught,), (random,) = paths["whole"]["losses"], paths["random"]["losses"]
     assert taught[-1] == random[-1] and taught[0] != random[0]
     (scratch,) = trained["mobilenet"]["paths"]["whole"]["losses"]
     assert random[0] == scratch[0], "the same random weights"
-    both = Records([*records.values(), log.record])
-    found = [claim for claim in residual.claims(both) if "ImageNet" in claim.text]
-    assert len(found) == 3 and all("MobileNetV2 for the ResNets" in c.why for c in found)
-    assert "imagenet" in residual.figures(both)
+    for own in made[1].record.final["trainings"].values():
+        assert own["paths"]["whole"]["losses"][0][0] == taught[0], "all but a block was taken"
+    all_records = Records([*records.values(), *(log.record for log in made)])
+    found = [claim for claim in residual.claims(all_records) if "ImageNet" in claim.text]
+    assert len(found) == 6 and all("MobileNetV2 for the ResNets" in c.why for c in found)
+    assert len(residual.figures(all_records)["imagenet"].axes) == 2

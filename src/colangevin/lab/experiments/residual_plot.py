@@ -93,13 +93,19 @@ def figures(records: Records) -> dict[str, Figure]:
 
 
 def _imagenet(found: Found) -> list[tuple[str, dict[str, Any]]]:
-    """Figure 6.2A: the lines of both starts, and the one from random weights to the better end."""
+    """Figure 6.2A: the lines of both starts, and the one from random weights to the better end.
+
+    Beside it the lines of figure 6.4, which start from ImageNet but for one block.
+    """
     keys = [f"imagenet/{name}" for name in ("mobilenet", "mobilenet-imagenet")]
     if not found.has(*keys):
         return []
     own = {label(key): found.line(key) for key in keys}
     own["from random weights to the end of the latter"] = found.line(keys[1], "random")
-    return [("a start from ImageNet (figure 6.2A)", own)]
+    resets = [f"imagenet-resets/imagenet-reset-b{n}" for n in (1, 2, 3, 4)]
+    parts = {label(key): found.line(key) for key in resets if found.has(key)}
+    panels = [("a start from ImageNet (figure 6.2A)", own)]
+    return panels + ([("one block random (figure 6.4)", parts)] if parts else [])
 
 
 def _add(drawn: dict[str, Figure], name: str, panels: Sequence[tuple[str, Any]]) -> None:

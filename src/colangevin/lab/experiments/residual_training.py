@@ -37,8 +37,8 @@ BASE: dict[str, Any] = {
 """The base of section 6.1.3.1, which each training changes in some points.
 
 ``h`` and ``decay`` are numbers, or [of blocks with barriers, of the others]. ``falling``: h falls
-to a tenth after each third of the epochs. ``start``: the name of an earlier training and what to
-take from it.
+to a tenth after each third of the epochs. ``start``: the name of an earlier training, or
+"imagenet" for published weights, and what to take from it.
 """
 
 
@@ -108,6 +108,28 @@ def blocks_of(model: nn.Module) -> dict[str, str]:
         del found[f"B{last}"]
         found |= {f"B{last}.{n}": f"stages.{last - 1}.{n}.*" for n in range(size)}
     return found | {"fc": "head.*"}
+
+
+MOBILE_STAGES = (range(1, 4), range(4, 7), range(7, 14), range(14, 18))
+"""Blocks of a MobileNetV2 that stand in for the four of a ResNet; each but the first halves."""
+
+
+def names_in(model: nn.Module, block: str) -> set[str]:
+    """Names of a state that belong to a block "B1" to "B4", or to "all" of the network.
+
+    Example:
+        >>> len(names_in(resnet((1, 2), width=4), "B2")), len(names_in(MobileNetV2(), "B1"))
+        (30, 48)
+    """
+    names = set(model.state_dict())
+    if block == "all":
+        return names
+    place = int(block.removeprefix("B")) - 1
+    if isinstance(model, MobileNetV2):
+        prefixes = tuple(f"features.{n}." for n in MOBILE_STAGES[place])
+    else:
+        prefixes = (f"stages.{place}.",)
+    return {name for name in names if name.startswith(prefixes)}
 
 
 def parts_of(model: nn.Module, prefix: str) -> dict[str, tuple[str, ...]]:

@@ -178,17 +178,13 @@ def claims(records: Records) -> list[Claim]:
 
 
 def _missed(record: Record) -> str:
-    """Which networks did not come near their targets, and the size of the generator."""
+    """How many networks did not come near their targets, and the size of the generator."""
     settings = record.settings
     words = [f"DCGAN of size {settings['features']}, {settings['forger_steps']:,} steps"]
     for target, own in record.final["groups"]["diverse"].items():
-        far = [
-            f"{name} {reached:.2f}"
-            for name, reached, hit in zip(own["members"], own["accuracy"], own["hit"], strict=True)
-            if not hit
-        ]
+        far = own["hit"].count(False)
         if far:
-            words.append(f"not near {target} %: {', '.join(far)}")
+            words.append(f"not near {target} %: {far} of {len(own['hit'])} networks")
     return "; ".join(words)
 
 

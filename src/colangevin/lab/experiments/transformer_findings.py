@@ -55,12 +55,20 @@ def of_text(records: Records, text: str) -> dict[str, Record]:
 
 
 def figures(records: Records) -> dict[str, Figure]:
-    """Validation and training losses, a row a dataset."""
+    """Validation and training losses, a row a text, the longest training first."""
     panels = {"valid_loss": "validation loss", "train_loss": "training loss"}
-    present = {title: of_text(records, text) for text, title in TITLES.items()}
-    present = {title: found for title, found in present.items() if found}
-    rows = [(panels, list(found.values())) for found in present.values()]
-    return {"losses": draw_curves(rows, titles=list(present))}
+    present = {text: list(of_text(records, text).values()) for text in reversed(TITLES)}
+    present = {text: found for text, found in present.items() if found}
+    rows = [(panels, found) for found in present.values()]
+    titles = [_title(text, found[0].settings) for text, found in present.items()]
+    return {"losses": draw_curves(rows, titles=titles)}
+
+
+def _title(text: str, settings: Settings) -> str:
+    """What a text is called, with the number of its tokens if it is a part of a dataset."""
+    tokens = settings["train_tokens"]
+    part = tokens < PAPER[settings["dataset"]]["train_tokens"]
+    return TITLES[text] + (f", {tokens:,} tokens" if part else "")
 
 
 def table(records: Records) -> Table:

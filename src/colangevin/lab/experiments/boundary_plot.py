@@ -62,7 +62,8 @@ def types(rows: Mapping[str, Mapping[str, Sequence[Any]]]) -> Figure:
         axis.set(xlabel="target test accuracy, %", ylabel=f"images of type {kind}, %")
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
-        axis.legend(fontsize="small")
+    groups = axis.get_legend_handles_labels()
+    figure.legend(*groups, loc="outside lower center", ncols=len(rows), fontsize="small")
     text = "bars: one standard deviation over repetitions, where there are several"
     figure.suptitle(text, fontsize="small", color="gray")
     return figure

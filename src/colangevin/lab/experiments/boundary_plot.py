@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from colangevin import diagnostics
-from colangevin.lab.experiments.curves import COLORS
+from colangevin.lab.experiments.curves import COLORS, shared_legend
 from colangevin.lab.experiments.digit_images import ALPHAS, PAIRS
 from colangevin.lab.experiments.job_log import unpack
 from colangevin.lab.experiments.records import Record
@@ -50,7 +50,8 @@ def types(rows: Mapping[str, Mapping[str, Sequence[Any]]]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.8), layout="constrained")
-    for axis, kind in zip(figure.subplots(1, 2), ("A", "C"), strict=True):
+    axes = figure.subplots(1, 2)
+    for axis, kind in zip(axes, ("A", "C"), strict=True):
         for color, (group, targets) in zip(COLORS, rows.items(), strict=False):
             places = [float(target) for target in targets]
             values = [[row.shares[kind] for row in own] for own in targets.values()]
@@ -62,8 +63,7 @@ def types(rows: Mapping[str, Mapping[str, Sequence[Any]]]) -> Figure:
         axis.set(xlabel="target test accuracy, %", ylabel=f"images of type {kind}, %")
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
-    groups = axis.get_legend_handles_labels()
-    figure.legend(*groups, loc="outside lower center", ncols=len(rows), fontsize="small")
+    shared_legend(figure, axes)
     text = "bars: one standard deviation over repetitions, where there are several"
     figure.suptitle(text, fontsize="small", color="gray")
     return figure

@@ -39,6 +39,26 @@ def plain_logarithms(axes: Any) -> None:
     axes.yaxis.set_minor_formatter(Plain(minor_thresholds=(1, 0.5)))
 
 
+def shared_legend(figure: Figure, axes: Sequence[Any]) -> None:
+    """One legend for all panels that have the same curves, else one per panel.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> figure = Figure()
+        >>> axes = figure.subplots(1, 2)
+        >>> lines = [axis.plot([0, 1], label="loss") for axis in axes]
+        >>> shared_legend(figure, axes)
+        >>> len(figure.legends), axes[0].get_legend()
+        (1, None)
+    """
+    if len({tuple(axis.get_legend_handles_labels()[1]) for axis in axes}) > 1:
+        for axis in axes:
+            axis.legend(fontsize="small")
+        return
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+
+
 def factor_of(key: str) -> float:
     """What to multiply a quantity with: accuracies are shown in per cent.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colangevin.lab.experiments.comparing import Measured
-from colangevin.lab.experiments.curves import band, mean_error, say_bands
+from colangevin.lab.experiments.curves import band, mean_error, say_bands, shared_legend
 from colangevin.lab.experiments.records import Record
 
 if TYPE_CHECKING:
@@ -50,21 +50,11 @@ def draw_curves(
             band(axis, epochs, values, color=color, label=label)
         axis.set(title=title, xlabel="epoch", ylim=(40, 102))
         axis.grid(alpha=0.3)
-    _legend(figure, list(axes.flat)[: len(panels)])
+    shared_legend(figure, list(axes.flat)[: len(panels)])
     for row in axes:
         row[0].set_ylabel("test accuracy, %")
     say_bands(figure)
     return figure
-
-
-def _legend(figure: Figure, axes: Sequence[Any]) -> None:
-    """One legend for all panels that have the same curves, else one a panel."""
-    if len({tuple(axis.get_legend_handles_labels()[1]) for axis in axes}) > 1:
-        for axis in axes:
-            axis.legend(fontsize="small")
-        return
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
 
 def accuracies(record: Record, runs: slice = slice(None)) -> Any:

@@ -181,7 +181,7 @@ def claims(records: Records) -> list[Claim]:
         )
     parts = (_schemes_claims, _steps, _decays, _blocks, _starts, _resets, _data, _models)
     made = [claim.reduced(how) for part in parts for claim in part(found)]
-    last = list(records.values())[-1].settings
+    last = list(records.values())[-1].settings  # the jobs from ImageNet, where they are
     other = (
         "reduced: a MobileNetV2 for the ResNets, "
         f"{last['train_images']:,} images, {last['epochs']} epochs"

@@ -111,7 +111,7 @@ def blocks_of(model: nn.Module) -> dict[str, str]:
 
 
 MOBILE_STAGES = (range(1, 4), range(4, 7), range(7, 14), range(14, 18))
-"""Blocks of a MobileNetV2 that stand in for the four of a ResNet; each but the first halves."""
+"""Blocks of a MobileNetV2 that stand in for the four of a ResNet; each halves the image."""
 
 
 def names_in(model: nn.Module, block: str) -> set[str]:

@@ -55,7 +55,7 @@ def of_text(records: Records, text: str) -> dict[str, Record]:
 
 
 def figures(records: Records) -> dict[str, Figure]:
-    """Validation and training losses, a row a text, the longest training first."""
+    """Validation and training losses, one row per text, the longest training first."""
     panels = {"valid_loss": "validation loss", "train_loss": "training loss"}
     present = {text: list(of_text(records, text).values()) for text in reversed(TITLES)}
     present = {text: found for text, found in present.items() if found}

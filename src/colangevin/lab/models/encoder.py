@@ -34,8 +34,8 @@ class EncoderLayer(nn.Module):
     Example:
         >>> import torch
         >>> layer = EncoderLayer(size=8, heads=2, hidden=16, dropout=0.0)
-        >>> layer(torch.zeros(1, 3, 8), torch.ones(1, 1, 1, 3, dtype=torch.bool)).shape
-        torch.Size([1, 3, 8])
+        >>> layer(torch.zeros(3, 8), torch.tensor([[True, True], [True, False]])).shape
+        torch.Size([3, 8])
     """
 
     def __init__(self, size: int, heads: int, hidden: int, dropout: float) -> None:
@@ -49,17 +49,47 @@ class EncoderLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, vectors: Tensor, seen: Tensor) -> Tensor:
-        """Map (n, length, size) to the same shape; ``seen`` is False at positions that are none."""
-        parts = [part(vectors) for part in (self.query, self.key, self.value)]
+        """Map one vector per piece, (pieces, size), to the same shape.
+
+        Only the attention works on sentences that are filled up; what is not there costs no
+        product with a weight.
+
+        Args:
+            vectors: of the pieces, sentence by sentence.
+            seen: (n, length), True where a sentence has a piece.
+        """
+        parts = [filled(part(vectors), seen) for part in (self.query, self.key, self.value)]
         split = [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts]
         dropout = self.dropout.p if self.training else 0.0
         query, key, value = split
-        mixed = functional.scaled_dot_product_attention(query, key, value, seen, dropout)
-        attended = self.attended(mixed.transpose(1, 2).flatten(-2))
+        mask = seen[:, None, None, :]
+        mixed = functional.scaled_dot_product_attention(query, key, value, mask, dropout)
+        attended = self.attended(_pieces(mixed.transpose(1, 2).flatten(-2), seen))
         vectors = self.attended_norm(vectors + self.dropout(attended))
         inner = self.contract(functional.gelu(self.expand(vectors)))
         result: Tensor = self.norm(vectors + self.dropout(inner))
         return result
+
+
+def filled(vectors: Tensor, seen: Tensor) -> Tensor:
+    """Vectors (pieces, size) at their places (n, length, size), zero where there is none.
+
+    Example:
+        >>> import torch
+        >>> filled(torch.tensor([[1], [2], [3]]), torch.tensor([[1, 1], [1, 0]]).bool()).tolist()
+        [[[1], [2]], [[3], [0]]]
+    """
+    zeros = vectors.new_zeros(seen.numel(), vectors.shape[-1])
+    return zeros.index_copy(0, _places(seen), vectors).unflatten(0, seen.shape)
+
+
+def _pieces(vectors: Tensor, seen: Tensor) -> Tensor:
+    """The vectors (pieces, size) of the places (n, length, size) that are seen."""
+    return vectors.flatten(0, 1).index_select(0, _places(seen))
+
+
+def _places(seen: Tensor) -> Tensor:
+    return seen.flatten().nonzero().squeeze(1)
 
 
 class SentenceEncoder(nn.Module):
@@ -110,13 +140,13 @@ class SentenceEncoder(nn.Module):
         )
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Map numbers of pieces (n, length) to vectors (n, length, size)."""
+        """Map numbers of pieces (n, length) to vectors (n, length, size), zero at number 0."""
         begun = self.words(tokens) + self.positions.weight[: tokens.shape[1]] + self.kinds.weight[0]
-        vectors: Tensor = self.dropout(self.norm(begun))
-        seen = (tokens != 0)[:, None, None, :]
+        seen = tokens != 0
+        vectors: Tensor = self.dropout(self.norm(_pieces(begun, seen)))
         for layer in self.layers:
             vectors = layer(vectors, seen)
-        return vectors
+        return filled(vectors, seen)
 
 
 class SentenceClassifier(nn.Module):
@@ -140,9 +170,8 @@ class SentenceClassifier(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map numbers of pieces (n, length) to logits (n, classes)."""
-        there = (tokens != 0).unsqueeze(-1)
-        vectors = self.encoder(tokens) * there
-        result: Tensor = self.classifier(vectors.sum(dim=1) / there.sum(dim=1))
+        pieces = (tokens != 0).sum(dim=1, keepdim=True)
+        result: Tensor = self.classifier(self.encoder(tokens).sum(dim=1) / pieces)
         return result
 
 

@@ -81,6 +81,8 @@ def test_grid_has_all_cells_of_the_table_and_keeps_the_jobs_of_full():
     cells = {tuple(job.settings.get(k) for k in ("lr", "momentum", "weight_decay")) for job in grid}
     assert cells >= set(fashion_findings.TABLE)
     assert len(grid) == 6 + 14
+    asked = experiment.jobs(experiment.settings("grid", 2, 0))
+    assert {job.settings["runs"] for job in asked} == {2}
 
 
 def test_verdicts_follow_the_records():

@@ -132,6 +132,7 @@ class Experiment:
         title: what it is, in one line.
         source: where the paper has it, ``figures 1 and 2``.
         scales: for each of ``SCALES``, the settings that all jobs share; ``runs`` among them.
+            Jobs with a number of their own have it as ``runs`` of a setting that is a dictionary.
         jobs: from the settings of a scale, with ``scale``, ``runs`` and ``seed`` filled in, to
             the jobs, in the order of the table.
         run: does a job and writes to its log. A function at module level: it goes to other
@@ -170,7 +171,11 @@ class Experiment:
             known = ", ".join(self.scales)
             raise ValueError(f"unknown scale {scale!r}; {self.name} has {known}")
         chosen = {"scale": scale, **self.scales[scale], "seed": seed}
-        return chosen if runs is None else {**chosen, "runs": runs}
+        if runs is None:
+            return chosen
+        inner = {k: v for k, v in chosen.items() if isinstance(v, dict) and "runs" in v}
+        asked = {"runs": runs}
+        return {**chosen, **{key: value | asked for key, value in inner.items()}, **asked}
 
 
 RUNS = 500

@@ -31,7 +31,6 @@ PAPER: dict[str, Any] = {
     "test_images": 60_000,
     "batch_size": 128,
     "measurements": 20,
-    "grid_runs": 0,
 }
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -46,7 +45,7 @@ SCALES: dict[str, dict[str, Any]] = {
     "laptop": {**PAPER, "runs": 2, "epochs": 30, "test_images": 10_000, "measurements": 10},
     "full": PAPER,
     # Adds its jobs to the records of the full scale.
-    "grid": {**PAPER, "scale": "full", "grid_runs": 1},
+    "grid": {**PAPER, "scale": "full", "grid": {"runs": 1}},
 }
 CIRCLES: dict[str, Any] = {"radii": [0.05, 0.1], "step_size": 0.3, "friction": 1.0}
 METHODS: dict[str, dict[str, Any]] = {
@@ -90,16 +89,16 @@ class Images(NamedTuple):
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """One job per method; with ``grid_runs``, one per cell of table 4.3 that is not among them."""
-    shared = {key: value for key, value in settings.items() if key != "grid_runs"}
+    """One job per method; with ``grid``, one per cell of table 4.3 that is not among them."""
+    shared = {key: value for key, value in settings.items() if key != "grid"}
     found = [Job(NAME, name, {**shared, **own}) for name, own in METHODS.items()]
     for (lr, momentum, decay), _ in fashion_findings.TABLE.items():
-        if not settings["grid_runs"] or (lr, momentum) == (0.1, 0.8):
+        if "grid" not in settings or (lr, momentum) == (0.1, 0.8):
             continue
         name = f"grid-{lr:g}-{momentum:g}" + ("-wd" if decay else "")
         label = f"SGD-m, h = {lr:g}, mom {momentum:g}" + (", WD 1e-4" if decay else "")
         own = {"label": label, "lr": lr, "momentum": momentum, "weight_decay": decay, "grid": True}
-        found.append(Job(NAME, name, {**shared, **own, "runs": settings["grid_runs"]}))
+        found.append(Job(NAME, name, {**shared, **own, **settings["grid"]}))
     return found
 
 

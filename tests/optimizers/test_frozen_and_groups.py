@@ -292,3 +292,19 @@ def test_a_parameter_without_a_shape_is_refused() -> None:
         cl.CoLA(nn.LazyLinear(3).parameters(), lr=0.1)
     with pytest.raises(TypeError, match="run the model once before"):
         cl.constrain_(nn.LazyLinear(3), {"weight": cl.Orthogonal()})
+
+
+@pytest.mark.parametrize("mass", [3.0, torch.tensor([1.0, 4.0])])
+def test_a_mass_that_is_written_into_a_group_is_refused_by_the_next_step(mass: Any) -> None:
+    weight = parameter(0.1, 0.2)
+    weight.grad = torch.ones(2)
+    optimizer = cl.CoLA([weight], lr=0.1, mass=2.0)
+    optimizer.step()
+    group, before = optimizer.param_groups[0], weight.detach().clone()
+    group["mass"] = mass
+    with pytest.raises(ValueError, match=r"mass=.*cl\.Massive"):
+        optimizer.step()
+    assert torch.equal(weight, before)
+    group["mass"], group["constraint"] = None, cl.Massive(mass)
+    optimizer.step()
+    torch.testing.assert_close(weight.detach(), before - 0.1 / mass)

@@ -155,6 +155,33 @@ def refuse_set(given: Mapping[str, Any], flags: Mapping[str, str]) -> None:
             raise ValueError(f"{name}={value!r} is not supported: {instead}")
 
 
+def refuse_other_mass(group: Mapping[str, Any]) -> None:
+    """Refuse a mass that was written into a group later: its constraint has the masses.
+
+    Raises:
+        ValueError: naming it, and what to write instead.
+
+    Example:
+        >>> from colangevin.constraints import Massive
+        >>> refuse_other_mass({"constraint": Massive(2.0), "mass": 2.0})
+        >>> refuse_other_mass({"constraint": Massive(2.0), "mass": 3.0})
+        Traceback (most recent call last):
+        ...
+        ValueError: mass=3.0 was written into a group that has Massive(mass=2.0): write \
+'constraint', for example cl.Massive(mass)
+    """
+    mass, constraint = group.get("mass"), group["constraint"]
+    if mass is None:
+        return
+    kept = getattr(constraint, "mass", math.nan)
+    # The same again is harmless: ZeroRedundancyOptimizer repeats the optimizer's arguments.
+    if not torch.equal(*(torch.as_tensor(m, dtype=torch.float64) for m in (mass, kept))):
+        raise ValueError(
+            f"mass={mass!r} was written into a group that has {constraint!r}: write "
+            "'constraint', for example cl.Massive(mass)"
+        )
+
+
 def _advice(word: object, known: tuple[str, ...], options: tuple[str, ...]) -> str:
     """What the word may have meant, or else what there is."""
     return suggestion(str(word), known) or f"; the options are {', '.join(options)}"

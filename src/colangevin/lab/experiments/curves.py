@@ -87,23 +87,39 @@ def mean_error(values: Any) -> tuple[Any, Any]:
 def band(axis: Any, epochs: Sequence[float], values: Any, *, color: Any, **line: Any) -> None:
     """Draw a mean over the runs, and a band of two standard errors on either side of it.
 
+    A logarithmic axis has no place for a band that reaches 0, as one of few runs may: there it
+    ends at the lowest and the highest run.
+
     Args:
-        axis: of matplotlib.
+        axis: of matplotlib, with its scale set.
         epochs: times.
         values: [times, runs], NaN where a run has diverged.
         color: of line and band.
         **line: what ``plot`` takes.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> axis = Figure().subplots()
+        >>> axis.set_yscale("log")
+        >>> band(axis, [0, 1], [[1.0, 3.0], [0.1, 9.0]], color="black")
+        >>> float(axis.dataLim.y0), float(axis.dataLim.y1)
+        (0.1, 9.0)
     """
     mean, error = mean_error(values)
     axis.plot(epochs, mean, color=color, **line)
     if np.shape(values)[-1] > 1:
         low, high = mean - error, mean + error
+        if axis.get_yscale() == "log":
+            runs = np.ma.masked_invalid(values)
+            low, high = np.maximum(low, runs.min(axis=-1)), np.minimum(high, runs.max(axis=-1))
         axis.fill_between(epochs, low, high, color=color, alpha=0.2, linewidth=0)
 
 
 def say_bands(figure: Figure) -> None:
     """Write above a figure what its curves, bands and bars are."""
     text = "mean over the runs; bands and bars: two standard errors"
+    if any(axis.get_yscale() == "log" and axis.collections for axis in figure.axes):
+        text += ", on logarithmic axes at most to the lowest and the highest run"
     figure.suptitle(text, fontsize="small", color="gray")
 
 

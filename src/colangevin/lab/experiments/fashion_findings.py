@@ -62,6 +62,8 @@ def draw(records: Records, keys: tuple[str, str]) -> Figure:
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     axes = figure.subplots(1, 2)
+    if "largest_output_weight" in keys:
+        axes[0].set_yscale("log")
     shown = [record for record in records.values() if not record.settings.get("grid")]
     for axis, key in zip(axes, keys, strict=True):
         for color, record in zip(COLORS, shown, strict=False):
@@ -70,8 +72,6 @@ def draw(records: Records, keys: tuple[str, str]) -> Figure:
             band(axis, epochs, values, color=color, label=record.settings["label"])
         axis.set(xlabel="epoch", ylabel=LABELS[key])
         axis.grid(alpha=0.3)
-    if "largest_output_weight" in keys:
-        axes[0].set_yscale("log")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
     say_bands(figure)

@@ -133,6 +133,7 @@ def figures(records: Records) -> dict[str, Figure]:
     count = len(records) + 1
     figure = Figure(figsize=(3.4 * count, 3.6), layout="constrained")
     axes = figure.subplots(1, count)
+    axes[-1].set_yscale("log")
     for place, (axis, record) in enumerate(zip(axes, records.values(), strict=False)):
         steps, values = steps_of(record), rings(record)
         for ring, name in enumerate(RINGS):
@@ -142,7 +143,7 @@ def figures(records: Records) -> dict[str, Figure]:
         label = record.settings["label"]
         band(axes[-1], steps, ratios(record).numpy(), color=COLORS[place], label=label)
     axes[-1].axhline(1.0, color="gray", linewidth=1)
-    axes[-1].set(xlabel="step", ylabel="effect of outer over inner points", yscale="log")
+    axes[-1].set(xlabel="step", ylabel="effect of outer over inner points")
     for axis in axes:
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")

@@ -34,14 +34,14 @@ def draw_curves(
     axes = figure.subplots(len(rows), len(keys), squeeze=False)
     for line, (title, records) in zip(axes, rows.items(), strict=True):
         for axis, key in zip(line, keys, strict=True):
+            if key.endswith("loss"):
+                axis.set_yscale("log")
             for index, record in enumerate(records):
                 values = factor_of(key) * np.array(record.series(key))
                 style = {"color": COLORS[index % len(COLORS)], "label": record.settings["label"]}
                 dash = STYLES[index % len(STYLES)]
                 band(axis, record.history["step"], values, linestyle=dash, **style)
             axis.set(xlabel="step", ylabel=LABELS.get(key, key), title=title)
-            if key.endswith("loss"):
-                axis.set_yscale("log")
             axis.grid(alpha=0.3)
             axis.legend(fontsize="small")
     say_bands(figure)

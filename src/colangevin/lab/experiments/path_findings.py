@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,15 +77,15 @@ def _lines(axis: Any, record: Record) -> None:
 
 
 def draw_lines(axis: Any, paths: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw losses along lines by name, means over the runs; the whole network is dashed."""
-    for index, (name, own) in enumerate(paths.items()):
+    """Draw losses along lines by name, means over the runs; the whole network is black."""
+    plain_logarithms(axis)
+    looks = itertools.product(STYLES, COLORS)
+    for name, own in paths.items():
         losses = np.array(own["losses"], dtype=float).T
         alphas = np.linspace(0, 1, len(losses)).tolist()
-        dashes = "--" if name in ("all", "whole") else STYLES[index // len(COLORS)]
-        style = {"color": COLORS[index % len(COLORS)], "label": name, "linestyle": dashes}
-        band(axis, alphas, losses, **style)
+        dashes, color = ("--", "black") if name in ("all", "whole") else next(looks)
+        band(axis, alphas, losses, color=color, label=name, linestyle=dashes)
     axis.set(xlabel="α: from start to end", ylabel="test loss")
-    plain_logarithms(axis)
     axis.grid(alpha=0.3)
     axis.legend(fontsize="x-small")
 

@@ -8,7 +8,13 @@ import torch
 
 import small_data
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments import datasets, partitioned, partitioned_noise, partitioned_spirals
+from colangevin.lab.experiments import (
+    datasets,
+    partitioned,
+    partitioned_noise,
+    partitioned_spirals,
+    weight_findings,
+)
 from colangevin.lab.experiments.adam import AdamEnsemble
 from colangevin.lab.experiments.experiment import VERDICTS, Job
 from colangevin.lab.experiments.job_log import Log
@@ -168,3 +174,41 @@ def test_another_coupling_that_is_ahead_refutes_the_range(value: float, verdict:
     (claim,) = partitioned_noise.claims(Records([record]))
     assert claim.verdict == verdict
     assert ("ahead: ε = 2" in claim.why) == (value > 0.95)
+
+
+def pool(label: str, near_zero: float, share: float = 1.0) -> Record:
+    """Weights of one method: evenly on [-3, 3], as far as they are within."""
+    own = {
+        "density": [share / 6] * weight_findings.BINS,
+        "near_zero": near_zero,
+        "deviation": 1.0,
+        "largest": 4.0,
+    }
+    seen = {"epoch": 1, "w1": own, "w2": own}
+    settings = {"label": label}
+    return Record("x", label, 0, settings, final={"seen": [seen], "test_accuracy": [0.9]})
+
+
+@pytest.mark.parametrize(
+    ("share", "verdicts"),
+    [
+        (0.3, ["reproduced", "reproduced"]),
+        (0.007, ["not reproduced", "reproduced"]),
+        (0.003, ["not reproduced", "not reproduced"]),
+    ],
+)
+def test_many_weights_near_zero_are_more_than_those_of_others(
+    share: float, verdicts: list[str]
+) -> None:
+    methods = {"sgd": share, "adam": share, "sgld": 0.002, "adlala-0.5": 0.002}
+    pools = {name: pool(name, near) for name, near in methods.items()}
+    claims = [c for c in weight_findings.claims_on_pools(pools) if "below 0.01" in c.text]
+    assert [claim.verdict for claim in claims] == verdicts
+
+
+def test_weights_beyond_a_histogram_are_counted_in_its_legend() -> None:
+    records = Records([replace(pool("LOL", 0.0, share=0.07), job="pooled-lol")])
+    figure = weight_findings.figures(records)["pooled"]
+    texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert texts == ["w1 (93 % outside)", "w2 (93 % outside)"]
+    assert "beyond ±3" in figure.get_suptitle()

@@ -266,3 +266,22 @@ def test_a_start_from_published_weights(tmp_path, whole, monkeypatch):
     found = [claim for claim in residual.claims(all_records) if "ImageNet" in claim.text]
     assert len(found) == 6 and all("MobileNetV2 for the ResNets" in c.why for c in found)
     assert len(residual.figures(all_records)["imagenet"].axes) == 2
+
+
+def test_runs_from_a_barrier_are_compared_with_those_that_have_one():
+    """The second run has no barrier to start from, so that the second of two is the third's."""
+
+    def training(values, shapes):
+        path = {"losses": [[1.0, 0.5]] * len(values), "shape": shapes, "height": [0.0], "alpha": []}
+        own = {"test_accuracy": values, "train_accuracy": values, "distance": [1.0]}
+        return {**own, "paths": {"whole": path}}
+
+    trainings = {
+        "scratch": training([0.4, 0.9, 0.5], ["barrier", "monotone", "barrier"]),
+        "at": training([0.41, 0.52], ["monotone"] * 2),
+    }
+    settings = {**residual.PAPER, "scale": "paper"}
+    record = Record("residual-paths", "barrier-start", 0, settings, final={"trainings": trainings})
+    claim = next(c for c in residual.claims(Records([record])) if "91.12" in c.text)
+    assert claim.ours.endswith("no WD, as a start, with a barrier 45.0 ± 7.1 (2 runs)")
+    assert claim.verdict == "reproduced"

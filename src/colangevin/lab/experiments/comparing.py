@@ -97,7 +97,8 @@ class Lead(NamedTuple):
     """By how much a method is better than another, over the runs that both have.
 
     Runs of the same seed share their data, first weights and batches, so that they are compared
-    one by one.
+    one by one. Where a method has runs that the other has not, the means of all runs must have
+    the same order: a few runs in common could be the lucky ones.
 
     Attributes:
         by: mean of the differences.
@@ -105,6 +106,8 @@ class Lead(NamedTuple):
         wins: runs in which it is better.
         runs: how many were compared.
         lost: runs in which it diverged and the other did not.
+        more: runs that only one of the two has.
+        means: difference of the means of all runs, if it is another than ``by``.
     """
 
     by: float
@@ -112,19 +115,30 @@ class Lead(NamedTuple):
     wins: int
     runs: int
     lost: int = 0
+    more: int = 0
+    means: float = math.inf
+
+    @property
+    def there(self) -> bool:
+        """Whether it is better, in the runs that both have and in the means of all runs."""
+        return self.by > 0 and self.means > 0
 
     @property
     def clear(self) -> bool:
         """Whether it is better by more than two standard errors, and in no run diverged alone."""
-        return self.by > 2 * self.error and not self.lost
+        return self.there and self.by > 2 * self.error and not self.lost
 
     def text(self, digits: int) -> str:
-        """The lead in words; nothing where one run or none was compared."""
-        if self.runs < 2:
+        """The lead in words; nothing where none was compared, or one of one."""
+        if not self.runs or (self.runs == 1 and not self.more):
             return ""
-        by = f"{self.by:+.{digits}f} ± {self.error:.{digits}f} (standard error)"
+        by = f"{self.by:+.{digits}f}"
+        by += f" ± {self.error:.{digits}f} (standard error)" if self.runs > 1 else ""
+        runs = f"{self.runs} run{'' if self.runs == 1 else 's'}"
+        runs += " that both have" if self.more else ""
         lost = f", diverged alone in {self.lost}" if self.lost else ""
-        return f" ({by}, better in {self.wins} of {self.runs} runs{lost})"
+        but = ", but not in the means of all runs" if self.by > 0 and not self.there else ""
+        return f" ({by}, better in {self.wins} of {runs}{lost}{but})"
 
 
 def lead(best: Measured, other: Measured, sign: int = 1) -> Lead:
@@ -143,10 +157,12 @@ def lead(best: Measured, other: Measured, sign: int = 1) -> Lead:
     gains = [sign * (a - b) for a, b in pairs]
     lost = sum(math.isfinite(b) and not math.isfinite(a) for a, b in pairs)
     mean, deviation, count = mean_std(gains)
+    (level, _, left), (its_level, _, its_left) = mean_std(best.values), mean_std(other.values)
     if count:
-        error = deviation / math.sqrt(count)
-        return Lead(mean, error, sum(gain > 0 for gain in gains), count, lost)
-    left, its_left = mean_std(best.values)[2], mean_std(other.values)[2]
+        error, wins = deviation / math.sqrt(count), sum(gain > 0 for gain in gains)
+        more = left + its_left - 2 * count
+        means = sign * (level - its_level) if more else math.inf
+        return Lead(mean, error, wins, count, lost, more, means)
     if left and its_left:  # but no run of both
         return Lead(math.nan, math.nan, 0, 0, lost)
     return Lead(math.inf if left else -math.inf, 0.0, 0, 0)
@@ -160,7 +176,7 @@ def verdict(leads: Iterable[Lead]) -> str:
         'reproduced in ordering only'
     """
     found = list(leads)
-    if not all(one.by > 0 for one in found):
+    if not all(one.there for one in found):
         return NOT_REPRODUCED
     return REPRODUCED if all(one.clear for one in found) else ORDERING
 
@@ -191,17 +207,19 @@ def ahead(
     if not leads:
         return Claim(text, paper, ours, NOT_MEASURED)
     found = verdict(leads.values())
-    reasons = {
-        NOT_REPRODUCED: "not ahead of",
-        ORDERING: "not shown to be two standard errors ahead of",
-    }
-    short = [
-        f"{label}{one.text(digits)}"
-        for label, one in leads.items()
-        if not (one.by > 0 if found == NOT_REPRODUCED else one.clear)
-    ]
-    why = f"{reasons[found]} {'; '.join(short)}" if short else ""
+    short = [k for k, v in leads.items() if not (v.there if found == NOT_REPRODUCED else v.clear)]
+    compared = {label: f"{label}{one.text(digits)}" for label, one in leads.items()}
+    why = f"{_SHORT[found]} {'; '.join(compared[label] for label in short)}" if short else ""
+    # The means that are printed do not show what was compared if one method has more runs.
+    partly = [label for label, one in leads.items() if one.more and label not in short]
+    ours = "; ".join([ours, *(f"against {compared[label]}" for label in partly)])
     return Claim(text, paper, ours, found, why)
+
+
+_SHORT = {
+    NOT_REPRODUCED: "not ahead of",
+    ORDERING: "not shown to be two standard errors ahead of",
+}
 
 
 def number(

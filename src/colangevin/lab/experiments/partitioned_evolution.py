@@ -14,11 +14,10 @@ import torch
 from colangevin.diagnostics import accuracy_by_radius, point_effects
 from colangevin.ensemble import Ensemble
 from colangevin.lab.experiments import ensembles, partitioned
-from colangevin.lab.experiments.comparing import Measured, lead
+from colangevin.lab.experiments.comparing import Measured, lead, verdict
 from colangevin.lab.experiments.curves import COLORS, band, say_bands
 from colangevin.lab.experiments.experiment import (
     NOT_REPRODUCED,
-    ORDERING,
     REPRODUCED,
     Claim,
     Experiment,
@@ -182,13 +181,10 @@ def _outer_first(record: Record) -> Claim:
         for ring, word in ((0, "inner"), (2, "outer"))
     )
     ahead = lead(outer, inner)
-    verdict = NOT_REPRODUCED
-    if ahead.by > 0:
-        verdict = REPRODUCED if ahead.clear else ORDERING
     text = f"{record.settings['label']} learns the outer part first: test accuracy there and "
     text += "in the inner part, mean of the first 2,000 steps, %"
     ours = f"{outer.text(1)}, {inner.text(1)}{ahead.text(1)}"
-    return Claim(text, "outer before inner", ours, verdict, "")
+    return Claim(text, "outer before inner", ours, verdict([ahead]))
 
 
 def _effect(record: Record, equal: bool) -> Claim:
@@ -202,8 +198,8 @@ def _effect(record: Record, equal: bool) -> Claim:
     why += f"; before the first step it is {mean_std(ratios(record)[0].tolist())[0]:.2f}"
     text = f"{record.settings['label']}: effect of an outer data point over that of an inner one, "
     text += "mean of the first 2,000 steps"
-    verdict = REPRODUCED if fits else NOT_REPRODUCED
-    return Claim(text, stated, Measured("", values).text(2), verdict, why)
+    found = REPRODUCED if fits else NOT_REPRODUCED
+    return Claim(text, stated, Measured("", values).text(2), found, why)
 
 
 EXPERIMENT = Experiment(

@@ -25,7 +25,8 @@ experiment, added up; jobs run at once, one per processor.
 An ordering is *reproduced* if one method is better by more than two standard errors, and
 *reproduced in ordering only* if it is better by less, or in a run at a smaller scale than the
 paper's. Methods are compared run by run: runs of the same seed share data, first weights and
-batches, as far as the methods allow.
+batches, as far as the methods allow. If one method has more runs than the other, the means of all
+runs must have the same order, too.
 
 A number is *reproduced* if (a) it is within two combined standard deviations, √(ours² + theirs²),
 of the paper's, and (b) the methods come in the same order. If the paper gives no standard

@@ -87,6 +87,16 @@ class Found:
         values = self._trainings[key][quantity]
         return Measured(label(key), [math.nan if v is None else factor * v for v in values])
 
+    def accuracy_with_barrier(self, key: str) -> Measured:
+        """Test accuracies of the runs whose line has a barrier: those that another can go on from.
+
+        Without the others, runs of the same seed are in the same place of both lists.
+        """
+        found, shapes_found = self.accuracy(key), self.line(key)["shape"]
+        pairs = zip(found.values, shapes_found, strict=True)
+        values = [value for value, shape in pairs if shape == "barrier"]
+        return Measured(f"{found.label}, with a barrier", values)
+
     def learnt(self, key: str) -> bool:
         """Whether a training has led above chance, in the mean over its runs."""
         return mean_std(self.measured(key, "train_accuracy").values)[0] > CHANCE
@@ -343,7 +353,11 @@ def _starts(found: Found) -> list[Claim]:
     for name, value in (("before", "91.05"), ("at", "91.12"), ("after", "90.85")):
         key, text = f"barrier-start/{name}", f"start {label(f'x/{name}')}"
         stated = f"{text} (thesis {value} against 90.01)"
-        made += _higher(found, stated, key, scratch)
+        if found.has(scratch, key):
+            source = found.accuracy_with_barrier(scratch)
+            name = f"test accuracy, {stated}, %"
+            claim = ahead(name, found.accuracy(key), [source], digits=1)
+            made.append(_unless_idle(found, claim, key, scratch))
         made += _shaped(found, text, key, "monotone", ["monotone"])
         if found.has(scratch) and not found.has(key):
             why = "no run without weight decay had a barrier to start from"

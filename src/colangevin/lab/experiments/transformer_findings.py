@@ -134,7 +134,7 @@ def _is_ordered(methods: dict[str, Record], method: str, stated: dict[str, float
     pairs = [(method, other) for other in methods if stated[method] < stated[other]]
     pairs += [(other, method) for other in methods if stated[other] < stated[method]]
     return bool(pairs) and all(
-        lead(LOSS.of(methods[better]), LOSS.of(methods[worse]), LOSS.sign).by > 0
+        lead(LOSS.of(methods[better]), LOSS.of(methods[worse]), LOSS.sign).there
         for better, worse in pairs
     )
 

@@ -7,9 +7,9 @@ import torch
 
 import small_data
 from colangevin.lab.data.idx import ImageData
+from colangevin.lab.experiments import boundary_certainty, datasets, digit_images
 from colangevin.lab.experiments import boundary_digits as boundary
 from colangevin.lab.experiments import boundary_findings as findings
-from colangevin.lab.experiments import datasets, digit_images
 from colangevin.lab.experiments import job_log as logs
 from colangevin.lab.experiments.job_log import Log, pack
 from colangevin.lab.experiments.records import Record, Records, read_records
@@ -128,15 +128,16 @@ def test_row_of_known_labels():
     assert row.softmax["C"].mean == pytest.approx(0.91)
 
 
-def faked(nine, clear=0.9):
-    own = {"members": ["a", "b"], "accuracy": [97.5, 97.5], "hit": [True, False]}
+def faked(nine, clear=0.9, images=4):
+    own = {"accuracy": [97.5, 97.5], "hit": [True, False]}
     groups = {
         "diverse": {
-            target: {**own, "answers": pack(answers(labels))} for target, labels in nine.items()
+            target: {**own, "answers": pack(answers(labels)), "members": labels}
+            for target, labels in nine.items()
         }
     }
     settings = {"scale": "paper", "seeds": 2, "features": 64, "forger_steps": 5}
-    reference = {"labels": pack(torch.zeros(2, 4, dtype=torch.uint8))}
+    reference = {"labels": pack(torch.zeros(2, images, dtype=torch.uint8))}
     final = {"groups": groups, "reference": reference, "clear": [0.99] * 9 + [clear]}
     return Records([Record("boundary-digits", "digits", 0, settings, final=final)])
 
@@ -156,6 +157,50 @@ def test_verdicts_on_the_course():
         assert "the reference are 2 networks, no people" in claim.why
         assert "not near 97.5 %: 1 of 2 networks" in claim.why
         assert {c.verdict for c in findings.claims(faked(nine, 0.4))} == {"not measured"}
+
+
+@pytest.mark.parametrize(
+    ("course", "verdict"),
+    [
+        ((1.2, 1.0, 0.6), "reproduced"),
+        ((1.2, 2.4, 0.6), "not reproduced"),
+        ((2.4, 2.4, 0.6), "not reproduced"),
+    ],
+)
+def test_a_course_has_the_stated_way_at_every_step(course, verdict):
+    values = dict(zip(("97.5", "98", "98.5"), course, strict=True))
+    assert findings._course("x", values, findings.FALLS, "falls").verdict == verdict
+
+
+@pytest.mark.parametrize(("middle", "verdict"), [(3, "reproduced in ordering only"), (0, "not")])
+def test_a_number_needs_the_order_of_its_row(middle, verdict):
+    """Nine networks, of which one differs on 4, then on some, then on 2 of 40 images."""
+    nine = {
+        target: [[0] * 40] * 8 + [[1] * count + [0] * (40 - count)]
+        for target, count in (("97.5", 4), ("98", middle), ("98.5", 2))
+    }
+    claims = [c for c in findings.claims(faked(nine, images=40)) if "of nine" in c.text]
+    assert len(claims) == 3
+    assert all(claim.verdict.startswith(verdict) for claim in claims)
+
+
+def test_verdicts_on_certainty():
+    """Ten images: the reference is sure of the first six, 3 to 1 of two and 2 to 2 of two."""
+    reference = torch.zeros(4, 10, dtype=torch.long)
+    reference[3, 6:8] = 1
+    reference[2:, 8:] = 1
+    sure = torch.tensor([1.0] * 6 + [0.9, 0.7, 0.9, 0.7], dtype=torch.float64)
+    surer = torch.tensor([1.0] * 10, dtype=torch.float64)
+    kinds = {"mlp": {"98": surer}, "cnn": {"98": sure}}
+    needed, lowest, higher, relation = boundary_certainty.claims(kinds, reference)
+    assert needed.verdict == "not measured"
+    found = [claim.verdict for claim in (lowest, higher, relation)]
+    assert found == ["reproduced"] * 3
+    follows = torch.tensor([1.0] * 6 + [0.9, 0.9, 0.4, 0.4], dtype=torch.float64)
+    kinds = {"mlp": {"98": 0.5 * surer}, "cnn": {"98": follows}}  # 65 %, the reference 62.5 %
+    _, lowest, higher, relation = boundary_certainty.claims(kinds, reference)
+    found = [claim.verdict for claim in (lowest, higher, relation)]
+    assert found == ["not reproduced"] * 3
 
 
 def test_the_scale_of_the_thesis_has_its_networks(digits):

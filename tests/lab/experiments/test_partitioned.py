@@ -12,6 +12,7 @@ from colangevin.lab.experiments import (
     datasets,
     partitioned,
     partitioned_noise,
+    partitioned_overfitting,
     partitioned_spirals,
     weight_findings,
 )
@@ -212,3 +213,28 @@ def test_weights_beyond_a_histogram_are_counted_in_its_legend() -> None:
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == ["w1 (93 % outside)", "w2 (93 % outside)"]
     assert "beyond ±3" in figure.get_suptitle()
+
+
+@pytest.mark.parametrize(
+    ("sgd", "adlala", "verdicts"),
+    [
+        (0.3, 0.01, ["reproduced", "reproduced"]),
+        (0.3, 0.06, ["reproduced", "reproduced in ordering only"]),
+        (0.03, 0.01, ["not reproduced", "reproduced in ordering only"]),
+        (0.013, 0.013, ["not reproduced", "not reproduced"]),
+    ],
+)
+def test_one_bar_tells_for_all_methods_whether_a_loss_rises(
+    sgd: float, adlala: float, verdicts: list[str]
+) -> None:
+    records = Records(
+        Record("x", job, 0, {"label": label}, history={"test_loss": [[0.5] * 2, end]})
+        for job, label, end in (
+            ("sgd", "SGD", [0.5 + sgd, 0.501 + sgd]),
+            ("adlala", "AdLaLa", [0.5 + adlala, 0.501 + adlala]),
+        )
+    )
+    claims = partitioned_overfitting.claims(records)
+    assert [claim.verdict for claim in claims] == verdicts
+    shared = "SGD's does not rise by more than 0.05 either" in claims[1].why
+    assert shared == (verdicts[0] == "not reproduced")

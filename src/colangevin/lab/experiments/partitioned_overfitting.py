@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAME = "partitioned-overfitting"
+BAR = 0.05
+"""A test loss that rises by more counts as risen, whatever the method; the thesis has no number."""
 FULL: dict[str, Any] = {
     "runs": 5,
     "hidden": 500,
@@ -98,36 +100,42 @@ def table(records: Records) -> Table:
 
 def claims(records: Records) -> list[Claim]:
     """SGD's test loss rises; LOL's and AdLaLa's do not."""
-    found = []
-    if "sgd" in records:
-        mean, deviation, runs = mean_std(rise(records["sgd"]))
-        clear = mean > 2 * deviation / max(runs, 1) ** 0.5 and mean > 0.05
-        text = "rise of SGD's test loss from its lowest value"
-        found.append(
-            Claim(
-                text,
-                "rises",
-                Measured("", rise(records["sgd"])).text(3),
-                REPRODUCED if clear else NOT_REPRODUCED,
-                "taken as more than 0.05",
-            )
+    if "sgd" not in records:
+        return []
+    sgd = Measured(records["sgd"].settings["label"], rise(records["sgd"]))
+    found = [
+        Claim(
+            "rise of SGD's test loss from its lowest value",
+            "rises",
+            sgd.text(3),
+            REPRODUCED if _rises(sgd) else NOT_REPRODUCED,
+            f"taken as more than {BAR}",
         )
+    ]
     for name in ("lol", "adlala"):
-        if name in records and "sgd" in records:
-            own = records[name]
-            mean = mean_std(rise(own))[0]
-            others = [Measured(records["sgd"].settings["label"], rise(records["sgd"]))]
-            label = own.settings["label"]
-            claim = ahead(
-                "rise of the test loss", Measured(label, rise(own)), others, sign=-1, digits=3
-            )
-            verdict = claim.verdict
-            if verdict == REPRODUCED and mean > 0.05:
-                verdict = ORDERING
-            stated = f"{label}'s does not rise"
-            why = claim.why or ("" if mean <= 0.05 else "less than SGD's, but more than 0.05")
-            found.append(Claim(claim.text, stated, claim.ours, verdict, why))
+        if name in records:
+            own = Measured(records[name].settings["label"], rise(records[name]))
+            found.append(_does_not(own, sgd))
     return found
+
+
+def _rises(rises: Measured) -> bool:
+    """Whether a test loss rises, by more than the bar and than two standard errors."""
+    mean, deviation, runs = mean_std(rises.values)
+    return mean > max(BAR, 2 * deviation / max(runs, 1) ** 0.5)
+
+
+def _does_not(own: Measured, sgd: Measured) -> Claim:
+    """The claim that SGD's test loss rises, and that of a method does not."""
+    claim = ahead("rise of the test loss", own, [sgd], sign=-1, digits=3)
+    reasons = [claim.why] if claim.why else []
+    if mean_std(own.values)[0] > BAR:
+        reasons.append(f"it rises by more than {BAR}")
+    if not _rises(sgd):
+        reasons.append(f"SGD's does not rise by more than {BAR} either")
+    verdict = ORDERING if claim.verdict == REPRODUCED and reasons else claim.verdict
+    stated = f"{own.label}'s does not rise, SGD's does"
+    return Claim(claim.text, stated, claim.ours, verdict, "; ".join(reasons))
 
 
 EXPERIMENT = Experiment(

@@ -238,3 +238,26 @@ def test_one_bar_tells_for_all_methods_whether_a_loss_rises(
     assert [claim.verdict for claim in claims] == verdicts
     shared = "SGD's does not rise by more than 0.05 either" in claims[1].why
     assert shared == (verdicts[0] == "not reproduced")
+
+
+def test_few_runs_are_compared_late_and_not_at_their_last_measurement() -> None:
+    """The last measurement of AdLaLa is a dip."""
+    steps = {"step": [0, 50, 95, 100]}
+    rows = {
+        "regions-adam": [[0.5] * 2, [0.7] * 2, [0.8, 0.81], [0.8, 0.81]],
+        "regions-adlala": [[0.5] * 2, [0.8] * 2, [0.98, 0.98], [0.7, 0.71]],
+    }
+    records = Records(
+        Record(
+            "x",
+            job,
+            place,
+            {"label": job, "part": "regions"},
+            history={**steps, "test_accuracy": found, "test_loss": found},
+        )
+        for place, (job, found) in enumerate(rows.items())
+    )
+    accuracy, loss, smooth = partitioned_spirals.claims(records)
+    assert accuracy.ours.startswith("regions-adlala 84.2 ± 0.4")
+    assert [accuracy.verdict, loss.verdict] == ["reproduced", "not reproduced"]
+    assert smooth.verdict == "not measured"

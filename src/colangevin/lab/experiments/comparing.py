@@ -41,6 +41,7 @@ class Quantity:
         sign: 1 if more is better, -1 if less is.
         factor: to multiply it with.
         digits: after the point.
+        late: whether it is the mean over the last tenth of the measurements, see :func:`late`.
     """
 
     key: str
@@ -48,6 +49,7 @@ class Quantity:
     sign: int = -1
     factor: float = 1.0
     digits: int = 2
+    late: bool = False
 
     def of(self, record: Record) -> Measured:
         """What a method reached.
@@ -57,6 +59,8 @@ class Quantity:
             >>> Quantity("x", "accuracy, %", factor=100.0).of(record).text(1)
             '92.0 ± 2.8 (2 runs)'
         """
+        if self.late:
+            return Measured(record.settings["label"], late(record, self.key, self.factor))
         values = [self.factor * value for value in record.values(self.key)]
         return Measured(record.settings["label"], values)
 
@@ -71,15 +75,23 @@ class Quantity:
 
 
 def late(record: Record, key: str, factor: float = 1.0) -> list[float]:
-    """Mean of each run over the last tenth of the measurements; NaN if it diverged.
+    """Mean of each run over the last tenth of its steps or epochs; NaN if it diverged.
 
-    One measurement after the last step would be at the mercy of the last batches.
+    One measurement after the last step would be at the mercy of the last batches. A tenth of the
+    measurements would be another part of the training where they are denser at the start.
 
     Example:
         >>> late(Record("a", "b", 0, {}, history={"x": [[1.0, 2.0]] * 10 + [[3.0, None]]}), "x")
         [3.0, nan]
+        >>> history = {"step": [0, 1, 2, 90, 95, 100], "x": [[1.0]] * 4 + [[3.0], [5.0]]}
+        >>> late(Record("a", "b", 0, {}, history=history), "x")
+        [4.0]
     """
-    return over_time(record, key, factor, last=max(1, len(record.history[key]) // 10))
+    times = record.history.get("step") or record.history.get("epoch")
+    last = len(record.history[key]) // 10
+    if times:
+        last = sum(time > 0.9 * times[-1] for time in times)
+    return over_time(record, key, factor, last=max(1, last))
 
 
 def over_time(record: Record, key: str, factor: float = 1.0, last: int = 0) -> list[float]:

@@ -9,6 +9,7 @@ batches and noise. Runs of the same seed share data, first weights and batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -34,6 +35,10 @@ TWO_TURNS = {"turns": 2.0}
 FOUR_TURNS = {"turns": 4.0}
 ACCURACY = Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0, digits=1)
 LOSS = Quantity("test_loss", "test loss", digits=3)
+LATE_ACCURACY = replace(ACCURACY, label="late test accuracy, %", late=True)
+LATE_LOSS = replace(LOSS, label="late test loss", late=True)
+"""For experiments with few runs: one measurement after the last step swings by several per cent."""
+LATE = "Late is the mean of each run over the last tenth of its steps"
 MEASURED = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 STREAM = 31
 """Tells the data of chapter 3 apart from those of other experiments."""

@@ -87,15 +87,19 @@ class Found:
         values = self._trainings[key][quantity]
         return Measured(label(key), [math.nan if v is None else factor * v for v in values])
 
-    def accuracy_with_barrier(self, key: str) -> Measured:
-        """Test accuracies of the runs whose line has a barrier: those that another can go on from.
+    def training_loss(self, key: str) -> Measured:
+        """Mean of the training loss over the epochs: low if the training is fast."""
+        curves = [own["train_loss"] for own in self._trainings[key]["curve"]]
+        return Measured(label(key), [math.fsum(curve) / len(curve) for curve in curves])
+
+    def with_barrier(self, key: str, measured: Measured) -> Measured:
+        """Only the runs whose line has a barrier: those that another can go on from.
 
         Without the others, runs of the same seed are in the same place of both lists.
         """
-        found, shapes_found = self.accuracy(key), self.line(key)["shape"]
-        pairs = zip(found.values, shapes_found, strict=True)
+        pairs = zip(measured.values, self.line(key)["shape"], strict=True)
         values = [value for value, shape in pairs if shape == "barrier"]
-        return Measured(f"{found.label}, with a barrier", values)
+        return Measured(f"{measured.label}, with a barrier", values)
 
     def learnt(self, key: str) -> bool:
         """Whether a training has led above chance, in the mean over its runs."""
@@ -349,20 +353,56 @@ def _starts(found: Found) -> list[Claim]:
     made += _higher(found, "block 1 from random labels", none, first)
     made += _higher(found, "block 4 from random labels", fourth, none)
     made += _shaped(found, "block 4 from random labels", fourth, "monotone", ["monotone"])
-    scratch = "barrier-start/scratch"
-    for name, value in (("before", "91.05"), ("at", "91.12"), ("after", "90.85")):
-        key, text = f"barrier-start/{name}", f"start {label(f'x/{name}')}"
-        stated = f"{text} (thesis {value} against 90.01)"
-        if found.has(scratch, key):
-            source = found.accuracy_with_barrier(scratch)
-            name = f"test accuracy, {stated}, %"
-            claim = ahead(name, found.accuracy(key), [source], digits=1)
-            made.append(_unless_idle(found, claim, key, scratch))
-        made += _shaped(found, text, key, "monotone", ["monotone"])
-        if found.has(scratch) and not found.has(key):
-            why = "no run without weight decay had a barrier to start from"
-            made.append(Claim(f"test accuracy, {stated}, %", value, "–", NOT_MEASURED, why))
-    return made
+    return made + [
+        claim
+        for name, train, test in (
+            ("before", "99.80", "91.05"),
+            ("at", "99.86", "91.12"),
+            ("after", "99.88", "90.85"),
+        )
+        for claim in _from_barrier(found, f"barrier-start/{name}", train, test)
+    ]
+
+
+def _from_barrier(found: Found, key: str, train: str, test: str) -> list[Claim]:
+    """Figure 6.3 and table 6.3: a start at, before or after the barrier of an earlier run."""
+    scratch, text = "barrier-start/scratch", f"start {label(key)}"
+    if not found.has(scratch):
+        return []
+    quantities = [
+        (f"test accuracy, {text} (thesis {test} against 90.01), %", 1, 1, found.accuracy),
+        (
+            f"training accuracy, {text} (thesis {train} against 99.44), %",
+            1,
+            1,
+            lambda own: found.measured(own, "train_accuracy", 100.0),
+        ),
+        (f"training loss, mean over the epochs, {text}", -1, 3, found.training_loss),
+    ]
+    if not found.has(key):
+        why = "no run without weight decay had a barrier to start from"
+        stated = (test, train, "faster")
+        return [
+            Claim(name, value, "–", NOT_MEASURED, why)
+            for (name, *_), value in zip(quantities, stated, strict=True)
+        ]
+    made = []
+    for name, sign, digits, measure in quantities:
+        source = found.with_barrier(scratch, measure(scratch))
+        claim = ahead(name, measure(key), [source], sign=sign, digits=digits)
+        claim = claim.reduced(_trained_starts(found.line(scratch)))
+        made.append(_unless_idle(found, claim, key, scratch))
+    return made + _shaped(found, text, key, "monotone", ["monotone"])
+
+
+def _trained_starts(line: Mapping[str, Any]) -> str:
+    """How many runs have the top of their barrier at the end of the line: a trained network."""
+    pairs = zip(line["shape"], line["alpha"], strict=True)
+    tops = [alpha for shape, alpha in pairs if shape == "barrier"]
+    late = sum(alpha == 1.0 for alpha in tops)
+    if not late:
+        return ""
+    return f"in {late} of {len(tops)} runs the top of the barrier is the end, where it was trained"
 
 
 def _pretrained(found: Found) -> list[Claim]:

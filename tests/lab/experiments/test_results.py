@@ -1,9 +1,14 @@
 """What records say about the run that made them."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from colangevin.lab.experiments.experiment import Claim
 from colangevin.lab.experiments.records import Record, Records
 from colangevin.lab.experiments.registry import find
+from colangevin.lab.experiments.reproduction_page import page
 from colangevin.lab.experiments.results import results_of
 
 
@@ -38,3 +43,25 @@ def test_jobs_without_a_record_are_missing():
     whole = results("fashion-circle", "full", None)
     some = results_of(Records(list(whole.records.values())[2:]))
     assert set(some.missing) == set(whole.records)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [("residual-paths", "full, 1 to 3 runs, 9"), ("spiral-curvature", "full, 100 runs")],
+)
+def test_the_scale_has_the_runs_of_all_jobs(name, scale):
+    assert results(name, "full", None).scale.startswith(scale)
+
+
+def test_the_overview_says_what_is_claimed():
+    """The same is measured twice; a long list of methods ends early."""
+    whole = results("spiral-gradients", "full", None)
+    long = "C-SGD > " + "; ".join(f"SGD, h = 0.{n}" for n in range(10))
+    found = [Claim("accuracy, %", stated, "1", "reproduced") for stated in ("C > D", long)]
+    experiment = replace(whole.experiment, claims=lambda records: found)
+    records = [replace(record, complete=True) for record in whole.records.values()]
+    made = replace(whole, experiment=experiment, records=Records(records))
+    text = page([made], Path("results"), Path("page.md"))
+    assert "| accuracy, % | C > D | reproduced |" in text
+    assert "| accuracy, % | C-SGD > SGD, h = 0.0; SGD, h = 0.1;" in text
+    assert "… | reproduced |" in text and long not in text

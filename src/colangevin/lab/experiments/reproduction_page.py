@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -156,9 +157,14 @@ def _brief(results: Results, target: Path) -> str:
     if results.missing:
         lines.append(f"**Not complete**: {', '.join(results.missing)}.\n")
     if results.claims:
-        rows = [[claim.text, claim.verdict] for claim in results.claims]
-        lines.append(markdown_table(["what", "verdict"], rows))
+        rows = [[claim.text, _short(claim.paper), claim.verdict] for claim in results.claims]
+        lines.append(markdown_table(["what", "paper", "verdict"], rows))
     return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    """What the paper states, at a glance; a long list of methods ends early."""
+    return textwrap.shorten(text, 80, placeholder=" …")
 
 
 def _detail(results: Results, target: Path) -> str:

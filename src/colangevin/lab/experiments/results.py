@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -96,18 +96,24 @@ class Results:
 
     @property
     def scale(self) -> str:
-        """The scale of the run and its runs, such as ``full, 100 runs, 10,000 epochs``."""
-        settings, runs = self.records.settings, self.runs
-        counted = "" if runs is None else ", 1 run" if runs == 1 else f", {runs} runs"
+        """The scale of the run and its runs, such as ``full, 3 to 100 runs, 10,000 epochs``."""
+        settings = self.records.settings
         epochs = settings.get("epochs")
-        length = f", {epochs:,} epochs" if isinstance(epochs, int) else ""
-        return f"{settings.get('scale', 'unknown')}{counted}{length}"
+        length = ""
+        if isinstance(epochs, int):
+            length = f", {epochs:,} epoch{'' if epochs == 1 else 's'}"
+        return f"{settings.get('scale', 'unknown')}{_runs(self._counts)}{length}"
 
     @property
     def runs(self) -> int | None:
         """The runs that were asked for; some jobs may have fewer."""
+        return max(self._counts, default=None)
+
+    @property
+    def _counts(self) -> list[int]:
+        """The runs of each job, as far as it has them."""
         found = [record.settings.get("runs") for record in self.records.values()]
-        return max((runs for runs in found if isinstance(runs, int)), default=None)
+        return [runs for runs in found if isinstance(runs, int)]
 
     def _planned(self, scale: str) -> list[str]:
         """Names of the jobs of a scale, with the runs and the seed of the records."""
@@ -147,6 +153,20 @@ class Results:
             words += ["--runs", str(self.runs)]
         words += ["--seed", str(self.records.settings.get("seed", 0))]
         return " ".join(words + (["--data", "DIR"] if self.experiment.data else []))
+
+
+def _runs(counts: Sequence[int]) -> str:
+    """How many runs the jobs have.
+
+    Example:
+        >>> _runs([3, 1, 3]), _runs([1]), _runs([])
+        (', 1 to 3 runs', ', 1 run', '')
+    """
+    if not counts:
+        return ""
+    least, most = min(counts), max(counts)
+    number = f"{most}" if least == most else f"{least} to {most}"
+    return f", {number} run{'' if most == 1 else 's'}"
 
 
 def read_results(directory: Path) -> list[Results]:

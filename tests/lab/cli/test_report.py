@@ -146,7 +146,7 @@ def test_page_has_every_experiment_with_claims_and_pictures(out, tmp_path):
     overview = target.read_text(encoding="utf-8")
     assert "Table 9: not run yet." in overview
     assert "(page/walks.md)" in overview
-    assert "| distance &lt;wide> | reproduced in ordering only |" in overview
+    assert r"| distance &lt;wide> | 1 \| 2 | reproduced in ordering only |" in overview
     assert page(read_results(out), out, target) == overview
     detail = target.parent / "page" / "walks.md"
     text = detail.read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from colangevin.lab.experiments.experiment import (
     seeds_of,
 )
 from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.partitioned import LATE, LATE_ACCURACY, LATE_LOSS
+from colangevin.lab.experiments.partitioned import ACCURACY, LATE, LATE_ACCURACY, LATE_LOSS
 from colangevin.lab.experiments.records import Record, Records, mean_std
 from colangevin.lab.experiments.spiral import Points
 from colangevin.lab.models import mlp
@@ -217,12 +217,14 @@ def table(records: Records) -> Table:
         for record in _of(records, part).values():
             best = 100 * max(mean_std(row)[0] for row in record.series("test_accuracy"))
             seen = mean_std(record.values("train_accuracy"))[0]
-            cells = [title, record.settings["label"], LATE_ACCURACY.text(record), f"{best:.1f}"]
+            cells = [title, record.settings["label"], ACCURACY.text(record)]
+            cells += [LATE_ACCURACY.text(record), f"{best:.1f}"]
             removed = str(len(record.final["removed"]))
             rows.append([*cells, f"{100 * seen:.1f}", LATE_LOSS.text(record), removed])
     columns = [
         "data",
         "method",
+        ACCURACY.label,
         LATE_ACCURACY.label,
         "highest mean, %",
         "training accuracy, %",

@@ -16,7 +16,7 @@ from colangevin.lab.experiments.experiment import (
     seeds_of,
 )
 from colangevin.lab.experiments.job_log import Log, pack
-from colangevin.lab.experiments.partitioned import LATE, LATE_ACCURACY, LATE_LOSS
+from colangevin.lab.experiments.partitioned import ACCURACY, LATE, LATE_ACCURACY, LATE_LOSS
 from colangevin.lab.experiments.partitioned_plot import bars, draw_regions
 from colangevin.lab.experiments.records import Record, Records
 
@@ -136,13 +136,15 @@ def table(records: Records) -> Table:
     rows = [
         [
             r.settings["label"],
+            ACCURACY.text(r),
             LATE_ACCURACY.text(r),
             LATE_LOSS.text(r),
             str(len(r.final["removed"])),
         ]
         for r in records.values()
     ]
-    return Table(["method", LATE_ACCURACY.label, LATE_LOSS.label, "diverged runs"], rows)
+    quantities = [quantity.label for quantity in (ACCURACY, LATE_ACCURACY, LATE_LOSS)]
+    return Table(["method", *quantities, "diverged runs"], rows)
 
 
 def claims(records: Records) -> list[Claim]:

@@ -66,6 +66,21 @@ def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
     return value
 
 
+def finite(name: str, value: Tensor) -> Tensor:
+    """Return a tensor without NaN and infinity.
+
+    Example:
+        >>> import torch
+        >>> finite("losses", torch.tensor([1.0, float("nan")]))
+        Traceback (most recent call last):
+        ...
+        ValueError: losses must be finite, got NaN or infinity
+    """
+    if not bool(value.isfinite().all()):
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return value
+
+
 def radius(name: str, value: object) -> float | Tensor:
     """Return a radius: a positive float, or a tensor of positive numbers."""
     if not isinstance(value, Tensor) or value.numel() == 1:

@@ -13,6 +13,7 @@ from colangevin.diagnostics import (
     jacobian_spectrum,
     layer_products,
     loss_fluctuation,
+    plot_signals,
     point_effects,
     weight_distributions,
 )
@@ -96,6 +97,33 @@ def test_signals_refuse() -> None:
         gradient_norms(nn.Linear(1, 1), lambda: 3.0)
     with pytest.raises(ValueError, match="at least one point"):
         jacobian_spectrum(nn.Linear(1, 1), torch.zeros(0, 1))
+    model, other = nn.Linear(1, 1), nn.Linear(1, 1)
+    for loss in (lambda: other.weight.sum(), lambda: torch.tensor(1.0)):
+        with pytest.raises(ValueError, match="loss must depend on one of weight"):
+            gradient_norms(model, loss)
+    with pytest.raises(ValueError, match="inputs must be finite"):
+        jacobian_spectrum(model, torch.tensor([[math.nan]]))
+    model.weight.data.fill_(math.nan)
+    with pytest.raises(ValueError, match="weight must be finite"):
+        layer_products(model)
+    with pytest.raises(ValueError, match="derivatives of the model must be finite"):
+        jacobian_spectrum(model, torch.ones(1, 1))
+
+
+def test_a_picture_of_every_kind_of_signals() -> None:
+    from matplotlib.figure import Figure
+
+    model = deep(3, 1.0)
+    norms = gradient_norms(model, lambda: model(torch.ones(1, 6).double()).sum())
+    for signals, lines in (
+        (norms, 1),
+        ({"one": norms, "two": norms}, 2),
+        (layer_products(model), 3),
+        (jacobian_spectrum(model, torch.randn(4, 6).double()), 4),
+    ):
+        axes = Figure().subplots()
+        plot_signals(signals, axes)
+        assert (len(axes.lines), axes.get_yscale()) == (lines, "log")
 
 
 def test_the_jacobian_of_batchnorm_in_evaluation_mode() -> None:

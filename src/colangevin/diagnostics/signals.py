@@ -6,17 +6,24 @@ values are below 1 it vanishes with depth, if they are above 1 it explodes (sect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from colangevin.optimizers.name_matching import is_weight, named_parameters, select
+from colangevin import checks
+from colangevin.diagnostics.states import looked_at
+from colangevin.optimizers.name_matching import is_weight, listed, named_parameters, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+Signals: TypeAlias = (
+    "Mapping[str, float] | Mapping[str, Mapping[str, float]] | Sequence[Product] | Tensor"
+)
 
 
 class Product(NamedTuple):
@@ -42,7 +49,8 @@ def gradient_norms(
     """The norm of the loss's gradient for each parameter, over √(entries), by name.
 
     It is the root mean square of the entries, so that layers of different sizes compare. The
-    ``grad`` of the parameters is not touched.
+    model stays in the mode that it is in, so BatchNorm and dropout act as in your training.
+    Afterwards buffers and the ``grad`` of the parameters are as before.
 
     Args:
         model: the network.
@@ -50,7 +58,8 @@ def gradient_norms(
         only: a pattern of the parameters; by default all weights, without biases.
 
     Raises:
-        ValueError: if a pattern matches nothing, or no parameter has a gradient.
+        ValueError: if a pattern matches nothing, no parameter needs a gradient, or the loss does
+            not depend on any of them.
         TypeError: if an argument is of another type.
 
     Example:
@@ -67,11 +76,18 @@ def gradient_norms(
     moved = {entry.name: entry.parameter for entry in chosen if entry.parameter.requires_grad}
     if not moved:
         raise ValueError("no parameter that was chosen needs a gradient")
-    with torch.enable_grad():
+    with looked_at(model), torch.enable_grad():
         value = loss()
         if not isinstance(value, Tensor) or value.numel() != 1:
             raise TypeError(f"loss must return a number as a tensor, got {value!r}")
-        found = torch.autograd.grad(value.reshape(()), list(moved.values()), allow_unused=True)
+        wanted = list(moved.values())
+        found = (
+            torch.autograd.grad(value.reshape(()), wanted, allow_unused=True)
+            if value.requires_grad
+            else [None] * len(wanted)
+        )
+    if all(gradient is None for gradient in found):
+        raise ValueError(f"loss must depend on one of {listed(moved)}, got one that does not")
     return {
         name: 0.0 if gradient is None else float(gradient.double().square().mean().sqrt())
         for name, gradient in zip(moved, found, strict=True)
@@ -89,7 +105,7 @@ def layer_products(model: nn.Module, only: object = nn.Linear) -> list[Product]:
         only: a pattern of the weights, in the order of the model.
 
     Raises:
-        ValueError: if a weight is no matrix, or does not fit to the one before.
+        ValueError: if a weight is no matrix, is not finite, or does not fit to the one before.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
@@ -101,7 +117,7 @@ def layer_products(model: nn.Module, only: object = nn.Linear) -> list[Product]:
     whole: Tensor | None = None
     found: list[Product] = []
     for entry in select(only, named_parameters(model), prefix="only: "):
-        weight = entry.parameter.detach().double()
+        weight = checks.finite(entry.name, entry.parameter.detach().double())
         if weight.dim() != 2:
             shape = tuple(weight.shape)
             raise ValueError(
@@ -126,7 +142,7 @@ def jacobian_spectrum(model: nn.Module, inputs: Tensor) -> Tensor:
         inputs: [points, ...].
 
     Raises:
-        ValueError: if there is no point.
+        ValueError: if there is no point, or inputs or derivatives are not finite.
 
     Example:
         >>> jacobian_spectrum(nn.Linear(3, 2), torch.randn(5, 3)).shape
@@ -134,6 +150,7 @@ def jacobian_spectrum(model: nn.Module, inputs: Tensor) -> Tensor:
     """
     if len(inputs) == 0:
         raise ValueError("inputs must have at least one point, got none")
+    checks.finite("inputs", inputs)
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     fixed = {name: tensor.detach() for name, tensor in state.items()}
 
@@ -147,17 +164,16 @@ def jacobian_spectrum(model: nn.Module, inputs: Tensor) -> Tensor:
     finally:
         for module, mode in modes:
             module.training = mode
-    return torch.linalg.svdvals(jacobians.flatten(2).double())
+    matrices = jacobians.flatten(2).double()
+    return torch.linalg.svdvals(checks.finite("the derivatives of the model", matrices))
 
 
-def plot_signals(
-    signals: Mapping[str, Mapping[str, float]] | Sequence[Product], axes: Axes
-) -> None:
-    """Draw gradient norms of networks by layer, or the singular values of layer products.
+def plot_signals(signals: Signals, axes: Axes) -> None:
+    """Draw gradient norms by layer, or singular values: of layer products, or at each point.
 
     Args:
-        signals: for each network by name what ``gradient_norms`` returned; or what
-            ``layer_products`` returned.
+        signals: what ``gradient_norms`` returned, or several of these by name; or what
+            ``layer_products`` or ``jacobian_spectrum`` returned.
         axes: of matplotlib.
 
     Example:
@@ -168,15 +184,27 @@ def plot_signals(
         'log'
     """
     if isinstance(signals, Mapping):
-        for name, norms in signals.items():
-            axes.plot(list(norms), list(norms.values()), "o-", label=name)
-        axes.set(xlabel="parameter", ylabel="root mean square of the gradient", yscale="log")
-        axes.legend(fontsize="small")
+        _plot_norms(signals, axes)
+    elif isinstance(signals, Tensor):
+        _plot_values(signals, axes)
+        axes.set(xlabel="point", ylabel="singular values", yscale="log")
     else:
-        for place, product in enumerate(signals):
-            values = product.singular_values
-            axes.plot([place] * len(values), values, "_", color="C0", markersize=12)
+        _plot_values([product.singular_values for product in signals], axes)
         names = [product.name for product in signals]
         axes.set_xticks(range(len(names)), names, rotation=30)
         axes.set(xlabel="up to layer", ylabel="singular values", yscale="log")
+
+
+def _plot_norms(signals: Mapping[str, Any], axes: Axes) -> None:
+    several = all(isinstance(norms, Mapping) for norms in signals.values())
+    for name, norms in signals.items() if several else [(None, signals)]:
+        axes.plot(list(norms), list(norms.values()), "o-", label=name)
+    if several:
+        axes.legend(fontsize="small")
+    axes.set(xlabel="parameter", ylabel="root mean square of the gradient", yscale="log")
     axes.tick_params(axis="x", labelrotation=30)
+
+
+def _plot_values(columns: Iterable[Tensor], axes: Axes) -> None:
+    for place, values in enumerate(columns):
+        axes.plot([place] * len(values), values.cpu(), "_", color="C0", markersize=12)

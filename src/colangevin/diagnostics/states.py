@@ -123,6 +123,40 @@ def borrowed(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+@contextmanager
+def looked_at(model: nn.Module) -> Iterator[None]:
+    """Put a model's buffers and gradients back in the end, whatever happens; modes stay.
+
+    For losses that are computed as in training: BatchNorm then changes its statistics.
+
+    Example:
+        >>> model = nn.BatchNorm1d(2).train()
+        >>> with looked_at(model):
+        ...     _ = model(torch.ones(4, 2))
+        >>> model.running_mean.tolist(), int(model.num_batches_tracked)
+        ([0.0, 0.0], 0)
+    """
+    buffers = [
+        (module, name, tensor, tensor.detach().clone())
+        for module in model.modules()
+        for name, tensor in module._buffers.items()
+        if tensor is not None
+    ]
+    gradients = [
+        (p, p.grad, None if p.grad is None else p.grad.clone()) for p in model.parameters()
+    ]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for module, name, tensor, before in buffers:
+                module._buffers[name] = tensor.copy_(before)
+            for parameter, gradient, values in gradients:
+                parameter.grad = gradient
+                if parameter.grad is not None and values is not None:
+                    parameter.grad.copy_(values)
+
+
 def put(model: nn.Module, state: Mapping[str, Any], statistics: Iterable[Any] | None) -> None:
     """Give a model a state; with batches of inputs, measure the statistics of BatchNorm anew."""
     model.load_state_dict(state)

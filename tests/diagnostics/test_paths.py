@@ -13,6 +13,7 @@ from colangevin.diagnostics import (
     loss_path,
     loss_paths,
     loss_surface,
+    plot_paths,
     relative_distance,
 )
 
@@ -82,12 +83,42 @@ def test_the_barrier_of_a_tilted_double_well(turned: bool) -> None:
         (lambda a: 0 * a + 2, "plateau"),
         (lambda a: 1 - a + 0.002 * torch.sin(200 * a), "monotone"),  # below the tolerance
         (lambda a: 1 - a + 0.3 * torch.exp(-100 * (a - 0.5) ** 2), "barrier"),
-        (lambda a: torch.where(a == 0.5, torch.inf, 1 - a), "barrier"),
+        (lambda a: torch.where(a == 0.5, torch.inf, 1 - a), "not finite"),
+        (lambda a: torch.where(a == 0.5, torch.nan, 1 - a), "not finite"),
+        (lambda a: 1 + 1e-7 * torch.sin(200 * a), "barrier"),  # in float64 this can be told
+        (lambda a: (1 + 1e-7 * torch.sin(200 * a)).float(), "plateau"),  # in float32 it cannot
+        (lambda a: (1 - 1e-4 * a).float(), "monotone"),
+        (lambda a: (5 - a * 4).long() % 4, "barrier"),  # counts are numbers, too
     ],
 )
 def test_shapes(heights: Callable[[Tensor], Tensor], shape: str) -> None:
     alphas = torch.linspace(0, 1, 51, dtype=torch.float64)
     assert LossPath(alphas, heights(alphas)).shape == shape
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rounding_is_no_barrier(dtype: torch.dtype) -> None:
+    """A shift of all logits changes no softmax: what rises is the rounding alone."""
+    torch.manual_seed(0)
+    model = nn.Linear(2, 3).to(dtype)
+    inputs, labels = torch.randn(60, 2).to(dtype), torch.randint(3, (60,))
+    start = clones(model)
+    end = {**start, "bias": start["bias"] + 3.7}
+    cross_entropy = nn.functional.cross_entropy
+    path = loss_path(model, start, end, lambda m: cross_entropy(m(inputs), labels))
+    many = loss_paths(model, {"a": (start, end)}, cross_entropy, inputs, labels)["a"]
+    for found in (path, many):
+        assert found.losses.dtype == dtype
+        assert found.barrier.height > 0
+        assert found.shape == "plateau"
+
+
+def test_a_picture_of_losses_that_are_not_finite() -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    plot_paths(LossPath(torch.linspace(0, 1, 3), torch.tensor([1.0, math.nan, 0.0])), axes)
+    assert axes.get_legend_handles_labels()[1] == ["not finite"]
 
 
 def test_only_what_is_named_moves_and_the_rest_stays_at_the_end() -> None:
@@ -180,6 +211,24 @@ def test_lines_at_once_are_the_same_as_one_by_one() -> None:
         torch.testing.assert_close(together[name].values["far"], alone.values["far"])
 
 
+def test_statistics_of_lines_at_once_are_those_of_one_by_one() -> None:
+    model = normalised(0)
+    before = clones(model)
+    ends = [clones(normalised(seed)) for seed in (1, 2)]
+    inputs, targets = torch.randn(20, 3), torch.randn(20, 1)
+    loss, batches = nn.functional.mse_loss, [torch.randn(30, 3), torch.randn(30, 3)]
+    lines = {"all": Line(*ends), "last": Line(*ends, "3.*")}
+    together = loss_paths(model, lines, loss, inputs, targets, 5, at_once=3, statistics=batches)
+    mixed = loss_paths(model, lines, loss, inputs, targets, 5)
+    for name, line in lines.items():
+        alone = loss_path(
+            model, *ends, lambda m: loss(m(inputs), targets), 5, line.only, statistics=batches
+        )
+        torch.testing.assert_close(together[name].losses, alone.losses, rtol=1e-5, atol=1e-6)
+        assert not torch.allclose(together[name].losses, mixed[name].losses, rtol=1e-2)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
 def test_a_surface_of_a_quadratic_and_its_edges() -> None:
     origin, first, second = states([1.0, 1.0], [0.0, 0.5], [0.5, 0.0])
     surface = loss_surface(linear(), origin, first, second, quadratic, points=5)
@@ -240,5 +289,19 @@ def test_wrong_arguments_are_refused_before_anything_is_evaluated() -> None:
         loss_path(model, start, end, quadratic, statistics=torch.zeros(3, 2))
     with pytest.raises(ValueError, match="at least one batch"):
         loss_path(model, start, end, quadratic, statistics=[])
+    line, data = (start, end), (torch.zeros(3, 2).double(), torch.zeros(3, 1).double())
+    mse = nn.functional.mse_loss
     with pytest.raises(ValueError, match="at least one line"):
-        loss_paths(model, {}, quadratic, torch.zeros(1, 2), torch.zeros(1))
+        loss_paths(model, {}, mse, *data)
+    with pytest.raises(TypeError, match="lines must be lines by name, as a dict, got list"):
+        loss_paths(model, [line], mse, *data)
+    with pytest.raises(TypeError, match=r"lines\['a'\] must be Line\(start, end, only\)"):
+        loss_paths(model, {"a": (start,)}, mse, *data)
+    for tolerance in (-1.0, math.nan):
+        with pytest.raises(ValueError, match="tolerance must"):
+            loss_paths(model, {"a": line}, mse, *data, tolerance=tolerance)
+    with pytest.raises(ValueError, match="at least one batch"):
+        loss_paths(model, {"a": line}, mse, *data, statistics=[])
+    for loss, got in ((lambda o, y: (o - y)[:, 0], r"\(3,\)"), (lambda o, y: 1.0, "1.0")):
+        with pytest.raises(TypeError, match=f"one number as a tensor, got {got} for 'loss'"):
+            loss_paths(model, {"a": line}, loss, *data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from colangevin import checks
-from colangevin.diagnostics.paths import LossPath, main
-from colangevin.diagnostics.states import States, borrowed, checked, moving
+from colangevin.diagnostics.paths import LossPath, main, repeatable
+from colangevin.diagnostics.states import States, borrowed, checked, mixed, moving, put
 
 Measure: TypeAlias = "Callable[[Any, Any], Tensor | Mapping[str, Tensor]]"
 
@@ -39,21 +39,23 @@ def loss_paths(
     points: int = 51,
     *,
     at_once: int = 32,
+    statistics: Iterable[Any] | None = None,
     tolerance: float = 0.01,
 ) -> dict[str, LossPath]:
     """The losses along several lines, ``at_once`` networks in one vectorised evaluation.
 
     This is ``loss_path`` for data that fit in one batch: layer by layer, from one solution to
-    many starts, or over the members of an ensemble. Buffers are interpolated.
+    many starts, or over the members of an ensemble.
 
     Args:
         model: the network; it is not changed.
         lines: by name, ``Line(start, end, only)`` or the same as a tuple.
-        loss: of outputs and targets: a number, or numbers by name.
+        loss: of outputs and targets: a number as a tensor, or such numbers by name.
         inputs: [points, ...].
         targets: likewise.
         points: how many α on each line.
         at_once: networks that are evaluated at once; fewer take less memory.
+        statistics: as in ``loss_path``. Measuring them is not vectorised.
         tolerance: as in ``loss_path``.
 
     Raises:
@@ -70,18 +72,21 @@ def loss_paths(
     """
     checks.count("points", points, least=2)
     checks.count("at_once", at_once)
-    if not lines:
-        raise ValueError("lines must have at least one line, got none")
+    checks.fraction("tolerance", tolerance)
     alphas = torch.linspace(0.0, 1.0, points, dtype=torch.float64)
-    ready = {name: _ready(model, name, Line(*line)) for name, line in lines.items()}
+    ready = _ready(model, lines)
+    again = repeatable(statistics)
     jobs = [(name, alpha) for name in ready for alpha in alphas.tolist()]
     found: list[dict[str, Tensor]] = []
     with borrowed(model), torch.no_grad():
         for place in range(0, len(jobs), at_once):
-            some = [_point(*ready[name], alpha) for name, alpha in jobs[place : place + at_once]]
+            some = [
+                _point(model, *ready[name], alpha, again)
+                for name, alpha in jobs[place : place + at_once]
+            ]
             stacked = {name: torch.stack([one[name] for one in some]) for name in some[0]}
             found.append(_evaluate(model, stacked, loss, inputs, targets))
-    table = {key: torch.cat([part[key] for part in found]).double().cpu() for key in found[0]}
+    table = {key: torch.cat([part[key] for part in found]).cpu() for key in found[0]}
     paths = {}
     for index, name in enumerate(ready):
         rows = slice(index * points, (index + 1) * points)
@@ -91,25 +96,37 @@ def loss_paths(
 
 
 def _ready(
-    model: nn.Module, name: str, line: Line
-) -> tuple[dict[str, Tensor], dict[str, Tensor], set[str]]:
-    """Tensors of both ends, and the names of those that move."""
-    ends = []
-    for argument, state in (("start", line.start), ("end", line.end)):
-        whole = checked(model, state, f"{argument} of {name!r}")
-        ends.append({key: value for key, value in whole.items() if isinstance(value, Tensor)})
-    return ends[0], ends[1], moving(model, line.only)
+    model: nn.Module, lines: Mapping[str, Line | tuple[Any, ...]]
+) -> dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]]:
+    """For each line both ends, and the names of what moves."""
+    if not isinstance(lines, Mapping):
+        raise TypeError(f"lines must be lines by name, as a dict, got {type(lines).__name__}")
+    if not lines:
+        raise ValueError("lines must have at least one line, got none")
+    found = {}
+    for name, line in lines.items():
+        if not isinstance(line, tuple) or len(line) not in (2, 3):
+            raise TypeError(f"lines[{name!r}] must be Line(start, end, only), got {type(line)}")
+        start, end, only = Line(*line)
+        first = checked(model, start, f"start of {name!r}")
+        found[name] = first, checked(model, end, f"end of {name!r}"), moving(model, only)
+    return found
 
 
 def _point(
-    start: dict[str, Tensor], end: dict[str, Tensor], names: set[str], alpha: float
+    model: nn.Module,
+    start: dict[str, Any],
+    end: dict[str, Any],
+    names: set[str],
+    alpha: float,
+    statistics: list[Any] | None,
 ) -> dict[str, Tensor]:
-    return {
-        name: (1 - alpha) * start[name] + alpha * value
-        if name in names and value.is_floating_point()
-        else value
-        for name, value in end.items()
-    }
+    """The tensors of a point of a line, copied: the model that measures them goes on."""
+    state = mixed([(1 - alpha, start), (alpha, end)], end, names)
+    if statistics is not None:
+        put(model, state, statistics)
+        state = model.state_dict()
+    return {name: value.clone() for name, value in state.items() if isinstance(value, Tensor)}
 
 
 def _evaluate(
@@ -117,6 +134,11 @@ def _evaluate(
 ) -> dict[str, Tensor]:
     def one(state: dict[str, Tensor]) -> dict[str, Tensor]:
         value = loss(functional_call(model, state, (inputs,)), targets)
-        return dict(value) if isinstance(value, Mapping) else {"loss": value}
+        found = dict(value) if isinstance(value, Mapping) else {"loss": value}
+        for name, number in found.items():
+            if not isinstance(number, Tensor) or number.numel() != 1:
+                got = tuple(number.shape) if isinstance(number, Tensor) else repr(number)
+                raise TypeError(f"loss must return one number as a tensor, got {got} for {name!r}")
+        return {name: number.reshape(()) for name, number in found.items()}
 
     return vmap(one)(stacked)

@@ -25,6 +25,8 @@ Evaluate: TypeAlias = "Callable[[nn.Module], float | Tensor | Mapping[str, float
 
 FLAT = 0.05
 """Share of the whole fall below which the loss still counts as flat."""
+ROUNDING = 10
+"""How many units of rounding, of the largest loss, a rise must have to be one."""
 
 
 class Barrier(NamedTuple):
@@ -45,7 +47,7 @@ class LossPath:
 
     Attributes:
         alphas: places from 0 (start) to 1 (end).
-        losses: the loss there.
+        losses: the loss there, in the precision in which it was computed.
         values: everything that was measured there, by name.
         tolerance: rises below this share of the range of the losses count as none.
 
@@ -63,7 +65,10 @@ class LossPath:
 
     @property
     def barrier(self) -> Barrier:
-        """The largest rise, going from the end of higher loss to the other one."""
+        """The largest rise, going from the end of higher loss to the other one.
+
+        Both numbers are NaN if a loss is not finite.
+        """
         losses, alphas = self.losses.double(), self.alphas.double()
         if not bool(losses.isfinite().all()):
             return Barrier(math.nan, math.nan)
@@ -78,16 +83,20 @@ class LossPath:
     def shape(self) -> str:
         """One of "barrier" (the loss rises on the way down), "plateau" and "monotone".
 
-        A rise counts if it is larger than ``tolerance`` times the range of the losses. On a
-        plateau the loss has fallen by less than 5 % of its whole fall at half of the way.
+        A rise counts if it is larger than ``tolerance`` times the range of the losses, and larger
+        than their rounding: 10 ε max |loss|, ε = 1.2e-7 for float32. On a plateau the loss has
+        fallen by less than 5 % of its whole fall at half of the way. With NaN or infinity among
+        the losses the shape is "not finite".
         """
         losses = self.losses.double()
         if not bool(losses.isfinite().all()):
-            return "barrier"
+            return "not finite"
         size = float(losses.max() - losses.min())
-        if size == 0.0:
+        dtype = self.losses.dtype if self.losses.is_floating_point() else torch.float32
+        rounding = ROUNDING * torch.finfo(dtype).eps * float(losses.abs().max())
+        if size <= rounding:
             return "plateau"
-        if self.barrier.height > self.tolerance * size:
+        if self.barrier.height > max(self.tolerance * size, rounding):
             return "barrier"
         down = losses if losses[0] >= losses[-1] else losses.flip(0)
         middle = down[: (len(down) + 1) // 2]
@@ -170,15 +179,15 @@ def repeatable(statistics: Iterable[Any] | None) -> list[Any] | None:
     return found
 
 
-def numbers(evaluate: Evaluate, model: nn.Module) -> dict[str, float]:
-    """What a user's function finds, as numbers by name.
+def numbers(evaluate: Evaluate, model: nn.Module) -> dict[str, Tensor]:
+    """What a user's function finds, as numbers by name, in the precision that they have.
 
     Raises:
         TypeError: if it is no function, or returns anything else.
 
     Example:
         >>> numbers(lambda model: torch.tensor(2.0), nn.Linear(1, 1))
-        {'loss': 2.0}
+        {'loss': tensor(2.)}
     """
     if not callable(evaluate):
         raise TypeError(f"evaluate must be a function of the model, got {evaluate!r}")
@@ -189,14 +198,20 @@ def numbers(evaluate: Evaluate, model: nn.Module) -> dict[str, float]:
         raise ValueError("evaluate must return at least one number, got an empty dict")
     for name, value in table.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number and not (isinstance(value, Tensor) and value.numel() == 1):
+        one = isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex()
+        if not number and not one:
             raise TypeError(f"evaluate must return numbers, got {value!r} for {name!r}")
-    return {name: float(value) for name, value in table.items()}
+    return {
+        name: torch.as_tensor(value if isinstance(value, Tensor) else float(value))
+        .reshape(())
+        .cpu()
+        for name, value in table.items()
+    }
 
 
-def columns(rows: list[dict[str, float]]) -> dict[str, Tensor]:
+def columns(rows: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     """Rows of numbers by name as one tensor per name."""
-    return {name: torch.tensor([row[name] for row in rows]).double() for name in rows[0]}
+    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
 
 
 def main(values: Mapping[str, Tensor]) -> Tensor:

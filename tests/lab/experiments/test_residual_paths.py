@@ -7,9 +7,9 @@ import torch
 
 import small_data
 from colangevin.lab.experiments import job_log as logs
+from colangevin.lab.experiments import path_findings, residual_training
 from colangevin.lab.experiments import residual_paths as residual
-from colangevin.lab.experiments import residual_training
-from colangevin.lab.experiments.experiment import VERDICTS
+from colangevin.lab.experiments.experiment import NOT_REPRODUCED, VERDICTS
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Record, Records, read_records
 from colangevin.lab.experiments.residual_training import BASE, groups, lines_of, narrow_layers
@@ -298,3 +298,11 @@ def test_runs_from_a_barrier_are_compared_with_those_that_have_one(top, verdict)
     assert ("in 1 of 2 runs the top" in test.why) == (top == 1.0)
     missing = [c for c in claims if "from before the barrier" in c.text]
     assert [c.verdict for c in missing] == ["not measured"] * 3
+
+
+def test_losses_that_are_not_finite_are_no_barrier_and_no_claim_without_one():
+    assert residual.barrier_place([1.0, float("inf"), 0.0], 0.1) is None
+    own = {"shape": ["monotone", "not finite"]}
+    assert path_findings.shapes(own) == "1 monotone, 1 not finite"
+    assert path_findings._without("a line", own).verdict == NOT_REPRODUCED
+    assert path_findings._share("lines", [own], False).verdict == NOT_REPRODUCED

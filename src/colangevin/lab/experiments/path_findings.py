@@ -35,6 +35,8 @@ TITLES = {
     "layers-wide": "six layers, wide",
     "layers-mixed": "six layers, wide, then narrow",
 }
+WITHOUT = ("monotone", "plateau")
+"""Shapes without a barrier; a line whose losses are not finite is none of them."""
 WORDS = {"adam": "Adam", "adlala": "AdLaLa"}
 
 
@@ -114,7 +116,7 @@ def shapes(own: Mapping[str, Any]) -> str:
         >>> shapes({"shape": ["barrier", "monotone", "monotone"]})
         '2 monotone, 1 barrier'
     """
-    counts = {shape: own["shape"].count(shape) for shape in ("monotone", "plateau", "barrier")}
+    counts = {shape: own["shape"].count(shape) for shape in (*WITHOUT, "barrier", "not finite")}
     return ", ".join(f"{count} {shape}" for shape, count in counts.items() if count)
 
 
@@ -168,8 +170,7 @@ def _trigonometric(records: Records) -> list[Claim]:
 
 def _without(text: str, own: Mapping[str, Any]) -> Claim:
     """The claim that no line has a barrier."""
-    barriers = own["shape"].count("barrier")
-    verdict = REPRODUCED if not barriers else NOT_REPRODUCED
+    verdict = REPRODUCED if set(own["shape"]) <= set(WITHOUT) else NOT_REPRODUCED
     return Claim(text, "no barrier", shapes(own), verdict)
 
 
@@ -298,7 +299,7 @@ def _layers(records: Records) -> list[Claim]:
 def _share(text: str, owns: Sequence[Mapping[str, Any]], wanted: bool) -> Claim:
     found = [shape for own in owns for shape in own["shape"]]
     share = found.count("barrier") / len(found)
-    right = share > 0.5 if wanted else share == 0.0
+    right = share > 0.5 if wanted else set(found) <= set(WITHOUT)
     verdict = REPRODUCED if right else NOT_REPRODUCED
     stated = "barriers" if wanted else "monotone"
     ours = f"{found.count('barrier')} of {len(found)} lines have a barrier"

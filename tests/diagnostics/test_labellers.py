@@ -74,7 +74,13 @@ def test_bad_labels_are_refused() -> None:
     with pytest.raises(ValueError, match="two classes"):
         maximum_softmax(torch.ones(2, 5, 1), {})
     with pytest.raises(ValueError, match="add up to 1"):
+        maximum_softmax(torch.full((1, 5, 2), 0.4), {})
+    with pytest.raises(ValueError, match="probabilities must be finite"):
         maximum_softmax(torch.full((1, 5, 2), float("nan")), {})
+    with pytest.raises(ValueError, match=r"between 0 and 1, got 1\.5"):
+        maximum_softmax(torch.tensor([[[1.5, -0.5]]]), {})
+    with pytest.raises(TypeError, match="must be a tensor, got list"):
+        maximum_softmax([[[0.5, 0.5]]], {})
     with pytest.raises(ValueError, match="must be of 5 items"):
         maximum_softmax(torch.full((1, 5, 2), 0.5), {"a": torch.ones(4)})
     with pytest.raises(ValueError, match="do not fill"):

@@ -11,6 +11,7 @@ from colangevin.diagnostics import (
     fluctuation_temperature,
     gradient_norms,
     jacobian_spectrum,
+    largest_weight,
     layer_products,
     loss_fluctuation,
     plot_signals,
@@ -43,11 +44,24 @@ def test_distributions_refuse() -> None:
     model = nn.Linear(2, 1)
     with pytest.raises(ValueError, match="at least one network"):
         weight_distributions([])
-    with pytest.raises(ValueError, match="same names"):
+    message = r"same names, got weight, bias in the first and weight in networks\[1\]"
+    with pytest.raises(ValueError, match=message):
         weight_distributions([model, nn.Linear(2, 1, bias=False)])
+    message = r"weight of the same shape, got \(1, 2\) in the first and \(1, 3\) in networks\[2\]"
+    with pytest.raises(ValueError, match=message):
+        weight_distributions([model, model, nn.Linear(3, 1)])
     model.weight.data[0, 0] = math.nan
     with pytest.raises(ValueError, match="weight must be finite"):
         weight_distributions(model)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_largest_weight_does_not_hide_nan(place: int) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[1].weight.data[0, 1] = -7.0
+    assert largest_weight(model) == 7.0
+    model[place].weight.data[0, 0] = math.nan
+    assert math.isnan(largest_weight(model))
 
 
 def deep(depth: int, gain: float) -> nn.Sequential:
@@ -149,6 +163,12 @@ def test_effects_of_points_on_a_linear_regression() -> None:
     torch.testing.assert_close(only, 2 * residual.abs())
     with pytest.raises(ValueError, match="as many points"):
         point_effects(model, nn.functional.mse_loss, inputs, targets[:3])
+    with pytest.raises(ValueError, match="inputs must be finite"):
+        point_effects(model, nn.functional.mse_loss, inputs * math.nan, targets)
+    with pytest.raises(ValueError, match="targets must be finite"):
+        point_effects(model, nn.functional.mse_loss, inputs, targets / 0)
+    with pytest.raises(TypeError, match="one number as a tensor"):
+        point_effects(model, lambda o, y: (o - y).expand(1, 2), inputs, targets)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 10])

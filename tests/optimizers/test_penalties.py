@@ -118,6 +118,21 @@ def test_stiffness_limits_the_step(strength: float, stable: bool) -> None:
     assert (errors[-1] < 1e-3) is stable
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        cl.Circle(1.0),
+        cl.Sphere(1.0),
+        cl.Orthogonal(),
+        cl.General(lambda w: w.sum().reshape(1) - 1.0, inequality=True),
+    ],
+)
+def test_nan_passes_through_as_in_any_loss(rule: cl.Constraint) -> None:
+    """What watches a training for NaN must see it; an inequality must not clamp it away."""
+    model = model_with([[math.nan, 2.0]])
+    assert cl.penalty(model, {"weight": rule}, 1.0).isnan()
+
+
 class NoSoftForm(cl.Sphere):
     violated = cl.Constraint.violated
 
@@ -132,5 +147,7 @@ def test_bad_penalties_are_refused() -> None:
         cl.penalty(model, {"weight": cl.Circle("initial")}, 1.0)
     with pytest.raises(TypeError, match="NoSoftForm has no soft form"):
         cl.penalty(model, {"weight": NoSoftForm()}, 1.0)
+    with pytest.raises(ValueError, match="model must have parameters, got ReLU"):
+        cl.penalty(nn.ReLU(), {}, 1.0)
     with pytest.raises(TypeError, match="must be a constraint"):
         cl.penalty(model, {"weight": 3.0}, 1.0)

@@ -42,8 +42,9 @@ def point_effects(
         One number per point.
 
     Raises:
-        ValueError: if there are no points, inputs and targets do not belong together, or a
-            pattern matches nothing.
+        ValueError: if there are no points, inputs and targets do not belong together or are not
+            finite, or a pattern matches nothing.
+        TypeError: if the loss is not one number.
 
     Example:
         >>> model = nn.Linear(1, 1, bias=False)
@@ -57,6 +58,8 @@ def point_effects(
             f"inputs and targets must have as many points, at least one, got {len(inputs)} and "
             f"{len(targets)}"
         )
+    checks.finite("inputs", inputs)
+    checks.finite("targets", targets)
     size = checks.positive("step", step)
     entries = named_parameters(model)
     chosen = entries if only is None else select(only, entries, prefix="only: ")
@@ -66,7 +69,10 @@ def point_effects(
 
     def of_one(own: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         outputs = functional_call(model, {**rest, **own}, (x.unsqueeze(0),))
-        return loss(outputs, y.unsqueeze(0))
+        value = loss(outputs, y.unsqueeze(0))
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            raise TypeError(f"loss must return one number as a tensor, got {value!r}")
+        return value.reshape(())
 
     modes = [(module, module.training) for module in model.modules()]
     try:

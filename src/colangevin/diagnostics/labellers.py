@@ -198,8 +198,9 @@ def maximum_softmax(probabilities: Tensor, masks: Mapping[str, Tensor]) -> dict[
         masks: over the items by name, such as ``disagreement(...).masks``.
 
     Raises:
-        ValueError: if there is one class only, rows do not add up to 1, or masks are of other
-            items.
+        ValueError: if there is one class only, probabilities are not between 0 and 1, rows do
+            not add up to 1, or masks are of other items.
+        TypeError: if the probabilities are no tensor.
 
     Example:
         >>> p = torch.tensor([[[0.9, 0.1], [0.4, 0.6]]])
@@ -207,15 +208,20 @@ def maximum_softmax(probabilities: Tensor, masks: Mapping[str, Tensor]) -> dict[
         >>> round(found["first"].mean, 6)
         0.9
     """
+    if not isinstance(probabilities, Tensor):
+        raise TypeError(f"probabilities must be a tensor, got {type(probabilities).__name__}")
     if probabilities.dim() != 3 or probabilities.shape[2] < 2:
         raise ValueError(
             "probabilities must be [networks, items, classes] with at least two classes, got "
             f"shape {tuple(probabilities.shape)}"
         )
-    sums = probabilities.double().sum(dim=2)
-    if not bool(((sums - 1).abs() < 1e-3).all()):  # NaN too
+    values = checks.finite("probabilities", probabilities.double().cpu())
+    outside = values[(values < 0) | (values > 1 + 1e-3)]
+    if len(outside):
+        raise ValueError(f"probabilities must lie between 0 and 1, got {float(outside[0])}")
+    if not bool(((values.sum(dim=2) - 1).abs() < 1e-3).all()):
         raise ValueError("probabilities must add up to 1 over the classes; give softmax outputs")
-    largest = probabilities.double().amax(dim=2).cpu()
+    largest = values.amax(dim=2)
     found = {}
     for name, mask in masks.items():
         if mask.shape != largest.shape[1:]:

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from colangevin import checks
-from colangevin.optimizers.name_matching import named_parameters, select
+from colangevin.optimizers.name_matching import listed, named_parameters, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 def largest_weight(model: nn.Module) -> float:
-    """The largest absolute value of a model's weights, biases aside.
+    """The largest absolute value of a model's weights, biases aside; NaN if one of them is NaN.
 
     Raises:
         ValueError: if it has none.
@@ -29,7 +29,8 @@ def largest_weight(model: nn.Module) -> float:
     weights = [p for name, p in model.named_parameters() if "weight" in name]
     if not weights:
         raise ValueError(f"model has no weights: {type(model).__name__}")
-    return max(float(weight.detach().abs().max()) for weight in weights)
+    sizes = [float(weight.detach().abs().max()) for weight in weights]
+    return float(torch.tensor(sizes, dtype=torch.float64).max())  # max() of Python may lose NaN
 
 
 @dataclass(frozen=True)
@@ -101,25 +102,37 @@ def weight_distributions(
     low = checks.positive("threshold", threshold)
     half = None if limit is None else checks.positive("limit", limit)
     tables = [_chosen(model, only) for model in models]
-    if any(list(table) != list(tables[0]) for table in tables):
-        raise ValueError("networks must have parameters of the same names")
-    return {
-        name: _distribution(name, torch.cat([table[name] for table in tables]), bins, half, low)
-        for name in tables[0]
-    }
+    found = {}
+    for name, values in _pooled(tables).items():
+        found[name] = _distribution(checks.finite(name, values), bins, half, low)
+    return found
 
 
 def _chosen(model: nn.Module, only: object) -> dict[str, Tensor]:
     entries = named_parameters(model)
     chosen = entries if only is None else select(only, entries, prefix="only: ")
-    return {entry.name: entry.parameter.detach().reshape(-1).double().cpu() for entry in chosen}
+    return {entry.name: entry.parameter.detach().double().cpu() for entry in chosen}
 
 
-def _distribution(
-    name: str, values: Tensor, bins: int, limit: float | None, threshold: float
-) -> Distribution:
-    if not bool(values.isfinite().all()):
-        raise ValueError(f"{name} must be finite, got NaN or infinity")
+def _pooled(tables: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """All entries of each parameter, of networks that must be of one kind."""
+    first = {name: tuple(values.shape) for name, values in tables[0].items()}
+    for index, table in enumerate(tables):
+        if list(table) != list(first):
+            raise ValueError(
+                "networks must have parameters of the same names, got "
+                f"{listed(first)} in the first and {listed(table)} in networks[{index}]"
+            )
+        for name, shape in first.items():
+            if tuple(table[name].shape) != shape:
+                raise ValueError(
+                    f"networks must have {name} of the same shape, got {shape} in the first and "
+                    f"{tuple(table[name].shape)} in networks[{index}]"
+                )
+    return {name: torch.cat([table[name].reshape(-1) for table in tables]) for name in first}
+
+
+def _distribution(values: Tensor, bins: int, limit: float | None, threshold: float) -> Distribution:
     size = values.abs()
     half = limit or float(size.max()) or 1.0
     edges = torch.linspace(-half, half, bins + 1, dtype=torch.float64)
@@ -151,4 +164,4 @@ def plot_weights(distributions: Mapping[str, Distribution], axes: Axes) -> None:
         says = f"{name}: {100 * found.near_zero:.0f} % below {found.threshold:g}"
         axes.step(middles, found.density, where="mid", label=says)
     axes.set(xlabel="weight", ylabel="density", yscale="log")
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18))  # below

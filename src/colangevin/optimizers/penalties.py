@@ -34,11 +34,11 @@ def penalty(model: nn.Module, rules: Mapping[Any, Constraint | None], strength: 
             stable step falls as 1/strength.
 
     Returns:
-        A number that can be differentiated.
+        A number that can be differentiated. Weights with NaN give NaN, as in any other loss.
 
     Raises:
-        ValueError: if a pattern matches nothing, the strength is negative, or a radius is
-            "initial" (it would follow the weights).
+        ValueError: if the model has no parameters, a pattern matches nothing, the strength is
+            negative, or a radius is "initial" (it would follow the weights).
         TypeError: if a rule is no constraint, or one of your own without a soft form.
 
     Example:
@@ -50,6 +50,8 @@ def penalty(model: nn.Module, rules: Mapping[Any, Constraint | None], strength: 
     """
     groups = parameter_groups(model, rules)
     found = [p for group in groups for p in group["params"]]
+    if not found:
+        raise ValueError(f"model must have parameters, got {type(model).__name__} without any")
     total = torch.zeros((), dtype=found[0].dtype, device=found[0].device)
     factor = checks.non_negative("strength", strength)
     for group in groups:

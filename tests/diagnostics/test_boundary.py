@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from colangevin.diagnostics.boundary import (
     NONE,
@@ -15,6 +16,11 @@ from colangevin.diagnostics.boundary import (
 
 def disc(radius):
     return lambda points: (radius - points.norm(dim=1)) * 20
+
+
+def same(one, other):
+    pairs = zip(one, other, strict=True)
+    return all(torch.allclose(torch.as_tensor(a), torch.as_tensor(b), atol=1e-6) for a, b in pairs)
 
 
 @pytest.mark.parametrize("radius", [0.25, 0.5, 1.0])
@@ -83,6 +89,33 @@ def test_close_points_at_an_end_have_a_curvature_without_bound():
     assert found[0] > 100  # on a circle of curvature 1
     assert found[1] / found[0] == pytest.approx(100, rel=0.05)
     assert found[2] / found[1] == pytest.approx(100, rel=0.01)
+
+
+@pytest.mark.parametrize("measure", [boundary_curvature, section_gradients])
+def test_a_network_with_batchnorm_is_in_evaluation_mode_and_stays_as_it_was(measure):
+    model = nn.Sequential(nn.BatchNorm1d(2, affine=False), nn.Linear(2, 1)).train()
+    model[0].running_mean.copy_(torch.tensor([0.5, 0.0]))
+    model[1].weight.data.copy_(torch.tensor([[8.0, 2.0]]))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    found = measure(model, grid=50)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(module.training for module in model.modules())
+    assert same(found, measure(model.eval(), grid=50))
+
+
+@pytest.mark.parametrize("measure", [boundary_curvature, section_gradients])
+def test_two_classes_have_one_logit_or_two(measure):
+    one = measure(lambda points: 8 * points[:, :1], grid=50)
+    two = measure(lambda points: torch.stack([-3 * points[:, 0], 5 * points[:, 0]], 1), grid=50)
+    assert same(one, two)
+
+
+@pytest.mark.parametrize("measure", [boundary_curvature, section_gradients])
+def test_classifiers_that_have_no_boundary_here_are_refused(measure):
+    with pytest.raises(ValueError, match="two classes here, got 3"):
+        measure(lambda points: points[:, [0, 1, 0]], grid=10)
+    with pytest.raises(ValueError, match="finite logits"):
+        measure(lambda points: points[:, 0] / 0, grid=11)
 
 
 @pytest.mark.parametrize("measure", [boundary_curvature, section_gradients])

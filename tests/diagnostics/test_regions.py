@@ -85,6 +85,17 @@ def test_accuracy_by_radius_of_a_disc() -> None:
         accuracy_by_radius(thirds, inputs, labels, [1.0, 0.5])
     with pytest.raises(ValueError, match="labels"):
         accuracy_by_radius(thirds, inputs, labels[:3], edges)
+    floats = accuracy_by_radius(everything_is_outside, inputs, labels.double(), edges)
+    torch.testing.assert_close(floats, found, equal_nan=True)
+    for wrong in (math.nan, 0.5, -1.0, 7.0):
+        with pytest.raises(ValueError, match=f"labels must be classes 0 to 1, got {wrong}"):
+            accuracy_by_radius(everything_is_outside, inputs, labels * 0 + wrong, edges)
+    with pytest.raises(ValueError, match="classes 0 to 2, got 7"):
+        accuracy_by_radius(thirds, inputs, labels * 0 + 7, edges)
+    with pytest.raises(ValueError, match=r"inputs must be \[points, 2\]"):
+        accuracy_by_radius(everything_is_outside, torch.randn(40, 3), labels, edges)
+    with pytest.raises(ValueError, match="inputs must be finite"):
+        accuracy_by_radius(everything_is_outside, inputs * math.nan, labels, edges)
 
 
 def test_regions_refuse() -> None:
@@ -94,8 +105,15 @@ def test_regions_refuse() -> None:
         decision_regions(lambda points: points[:, 0] / 0)
     with pytest.raises(ValueError, match="must return"):
         decision_regions(lambda points: torch.zeros(3))
-    with pytest.raises(ValueError, match="left, right, bottom, top"):
-        decision_regions(thirds, extent=(1.0, 0.0, 0.0, 1.0))
+    with pytest.raises(ValueError, match="must return"):
+        decision_regions(lambda points: torch.zeros(len(points), 0))
+    for extent in ((1.0, 0.0, 0.0, 1.0), (0.0, 1.0, 2.0), (0.0, 1.0), (0.0, math.inf, 0.0, 1.0)):
+        with pytest.raises(ValueError, match=r"a number or \(left, right, bottom, top\)"):
+            decision_regions(thirds, extent=extent)
+    with pytest.raises(TypeError, match="extent must be a number"):
+        decision_regions(thirds, extent=((0.0, 1.0), (0.0, 1.0), 1.0, 2.0))
+    with pytest.raises(ValueError, match=r"same classes, got \[3, 2\]"):
+        decision_regions([thirds, lambda points: points[:, 0]], grid=3)
 
 
 def test_a_picture_has_the_colours_of_the_labels() -> None:

@@ -1,11 +1,15 @@
 """What can be measured of a network and its dynamics."""
 
+from colangevin.diagnostics.boundary import Curvature as Curvature
+from colangevin.diagnostics.boundary import boundary_curvature as boundary_curvature
+from colangevin.diagnostics.boundary import section_gradients as section_gradients
 from colangevin.diagnostics.effects import plot_effects as plot_effects
 from colangevin.diagnostics.effects import point_effects as point_effects
 from colangevin.diagnostics.fluctuations import fluctuation_temperature as fluctuation_temperature
 from colangevin.diagnostics.fluctuations import loss_fluctuation as loss_fluctuation
 from colangevin.diagnostics.fluctuations import plot_fluctuations as plot_fluctuations
 from colangevin.diagnostics.labellers import Disagreement as Disagreement
+from colangevin.diagnostics.labellers import Spread as Spread
 from colangevin.diagnostics.labellers import agreement_map as agreement_map
 from colangevin.diagnostics.labellers import agrees as agrees
 from colangevin.diagnostics.labellers import certainty as certainty
@@ -16,6 +20,8 @@ from colangevin.diagnostics.labellers import maximum_softmax as maximum_softmax
 from colangevin.diagnostics.labellers import misclassified as misclassified
 from colangevin.diagnostics.labellers import pairwise_disagreement as pairwise_disagreement
 from colangevin.diagnostics.labellers import plot_agreement as plot_agreement
+from colangevin.diagnostics.labellers import plot_spreads as plot_spreads
+from colangevin.diagnostics.labellers import plot_types as plot_types
 from colangevin.diagnostics.lines import Line as Line
 from colangevin.diagnostics.lines import loss_paths as loss_paths
 from colangevin.diagnostics.paths import Barrier as Barrier
@@ -29,6 +35,7 @@ from colangevin.diagnostics.regions import accuracy_by_radius as accuracy_by_rad
 from colangevin.diagnostics.regions import decision_regions as decision_regions
 from colangevin.diagnostics.regions import plot_course as plot_course
 from colangevin.diagnostics.regions import plot_regions as plot_regions
+from colangevin.diagnostics.regions import plot_rings as plot_rings
 from colangevin.diagnostics.signals import Product as Product
 from colangevin.diagnostics.signals import gradient_norms as gradient_norms
 from colangevin.diagnostics.signals import jacobian_spectrum as jacobian_spectrum
@@ -51,6 +58,7 @@ from colangevin.diagnostics.weights import weight_distributions as weight_distri
 __all__ = [
     "Barrier",
     "Configurational",
+    "Curvature",
     "Disagreement",
     "Distribution",
     "Line",
@@ -59,9 +67,11 @@ __all__ = [
     "Product",
     "RegionCourse",
     "Regions",
+    "Spread",
     "accuracy_by_radius",
     "agreement_map",
     "agrees",
+    "boundary_curvature",
     "certainty",
     "certainty_by_reference",
     "configurational_temperature",
@@ -88,10 +98,14 @@ __all__ = [
     "plot_fluctuations",
     "plot_paths",
     "plot_regions",
+    "plot_rings",
     "plot_signals",
+    "plot_spreads",
     "plot_surface",
+    "plot_types",
     "plot_weights",
     "point_effects",
     "relative_distance",
+    "section_gradients",
     "weight_distributions",
 ]

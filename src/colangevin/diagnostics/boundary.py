@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from colangevin import checks
+from colangevin.diagnostics.regions import Classifier, outputs_of
 
 Array = NDArray[np.float64]
-Classifier = Callable[[Tensor], Tensor]
 CHUNK = 1_000
 """Points that are evaluated at once: the activations of a hidden layer stay in the cache."""
 
@@ -53,17 +53,23 @@ NONE = Curvature(0, 0.0, 0.0, 0.0)
 """The curvature of no boundary at all."""
 
 
-@torch.no_grad()
 def predictions(classifier: Classifier, x: Tensor, y: Tensor) -> Tensor:
     """The probability of class 1 at the points (x, y), in the shape of ``x``.
+
+    Raises:
+        ValueError: if there are more than two classes, or logits are not finite.
 
     Example:
         >>> predictions(lambda points: points[:, :1], torch.zeros(2, 3), torch.ones(2, 3)).shape
         torch.Size([2, 3])
     """
     points = torch.stack([x.reshape(-1), y.reshape(-1)], dim=1)
-    logits = [classifier(part).reshape(-1) for part in points.split(CHUNK)]
-    return torch.cat(logits).sigmoid().reshape(x.shape)
+    logits = outputs_of(classifier, points, CHUNK)
+    if logits.dim() == 2 and logits.shape[1] > 2:
+        raise ValueError(f"a classifier must have two classes here, got {logits.shape[1]}")
+    if logits.dim() == 2 and logits.shape[1] == 2:
+        logits = logits[:, 1] - logits[:, 0]
+    return logits.sigmoid().reshape(x.shape)
 
 
 def boundary_curvature(classifier: Classifier, extent: float = 1.2, grid: int = 1000) -> Curvature:
@@ -77,9 +83,18 @@ def boundary_curvature(classifier: Classifier, extent: float = 1.2, grid: int = 
     only, so that it has no mean. Compare the medians of several boundaries.
 
     Args:
-        classifier: from points [n, 2] to logits.
+        classifier: of two classes, from points [n, 2] to logits: [n], [n, 1] or [n, 2]. A
+            network is evaluated in evaluation mode and left as it was.
         extent: the grid covers [-extent, extent]².
         grid: points of the grid per side.
+
+    Returns:
+        Number of points, sum, sum of squares and largest value, with ``mean`` and
+        ``deviation``. Those of several networks can be added.
+
+    Raises:
+        ValueError: if an argument is out of range, there are more classes, or logits are not
+            finite.
 
     Example:
         >>> disc = lambda points: (1 - points.square().sum(dim=1)) * 4
@@ -137,8 +152,16 @@ def section_gradients(
 ) -> tuple[Tensor, Tensor]:
     """How fast the predictions change along y = 0 and along x = 0: |∂p/∂x| and |∂p/∂y|.
 
+    Args:
+        classifier: as in ``boundary_curvature``.
+        extent: the lines are [-extent, extent].
+        grid: points on each of them.
+
     Returns:
-        Second-order central differences at the points of a grid on [-extent, extent].
+        Second-order central differences at the points of both lines.
+
+    Raises:
+        ValueError: as in ``boundary_curvature``.
 
     Example:
         >>> along_x, along_y = section_gradients(lambda points: 8 * points[:, 0], grid=101)

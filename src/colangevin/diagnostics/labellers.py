@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -278,3 +278,42 @@ def plot_agreement(maps: Tensor, axes: Axes) -> None:
     picture = axes.imshow(maps.numpy(), vmin=0.0, vmax=1.0, cmap="viridis", aspect="auto")
     axes.figure.colorbar(picture, ax=axes, label="share with the most frequent label")
     axes.set(xlabel="item of the row", ylabel="row")
+
+
+def plot_types(types: Disagreement, axes: Axes) -> None:
+    """Draw the share of the items of each type (table 6.5) as bars.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> axes = Figure().subplots()
+        >>> plot_types(disagreement(torch.tensor([[0, 1]]), torch.tensor([[0, 0]])), axes)
+        >>> len(axes.patches)
+        5
+    """
+    axes.barh(list(types.shares), list(types.shares.values()))
+    axes.invert_yaxis()  # A first
+    axes.set(xlabel="share of the items", xlim=(0.0, 1.0))
+
+
+def plot_spreads(spreads: Mapping[Any, Spread], axes: Axes) -> None:
+    """Draw means with standard deviations by type or by certainty of the reference.
+
+    Args:
+        spreads: what ``maximum_softmax`` or ``certainty_by_reference`` returned.
+        axes: of matplotlib.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> axes = Figure().subplots()
+        >>> plot_spreads({"A": Spread(0.6, 0.1, 20), "C": Spread(0.9, 0.05, 30)}, axes)
+        >>> [label.get_text() for label in axes.get_yticklabels()]
+        ['A (20)', 'C (30)']
+    """
+    names = [
+        f"{name:.2g} ({own.size})" if isinstance(name, float) else f"{name} ({own.size})"
+        for name, own in spreads.items()
+    ]
+    means = [own.mean for own in spreads.values()]
+    axes.errorbar(means, names, xerr=[own.deviation for own in spreads.values()], fmt="o")
+    axes.invert_yaxis()
+    axes.set(xlabel="mean and standard deviation", xlim=(0.0, 1.05))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -52,7 +53,8 @@ def decision_regions(
         grid: points of the grid per side.
 
     Raises:
-        ValueError: if there is no classifier, or its outputs have another shape or are NaN.
+        ValueError: if there is no classifier, its outputs have another shape or are NaN, or the
+            numbers of classes differ.
 
     Example:
         >>> half = decision_regions(lambda points: points[:, :1], grid=4)
@@ -67,7 +69,11 @@ def decision_regions(
     columns, rows = torch.linspace(left, right, grid), torch.linspace(bottom, top, grid)
     y, x = torch.meshgrid(rows, columns, indexing="ij")
     points = torch.stack([x.reshape(-1), y.reshape(-1)], dim=1)
-    mean = torch.stack([probabilities(one, points) for one in found]).mean(dim=0)
+    tables = [probabilities(one, points) for one in found]
+    counts = [table.shape[1] for table in tables]
+    if len(set(counts)) > 1:
+        raise ValueError(f"classifiers must have the same classes, got {counts} classes")
+    mean = torch.stack(tables).mean(dim=0)
     certainty, labels = mean.max(dim=1)
     size = (grid, grid)
     whole = (left, right, bottom, top)
@@ -78,7 +84,7 @@ def sides(extent: float | tuple[float, float, float, float]) -> tuple[float, flo
     """(left, right, bottom, top) of an extent.
 
     Raises:
-        ValueError: if it is empty.
+        ValueError: if it is empty, infinite, or of other numbers.
 
     Example:
         >>> sides(2.0)
@@ -87,19 +93,23 @@ def sides(extent: float | tuple[float, float, float, float]) -> tuple[float, flo
     if not isinstance(extent, (tuple, list)):
         half = checks.positive("extent", extent)
         return -half, half, -half, half
-    left, right, bottom, top = [checks.number("extent", side) for side in extent]
-    if not (left < right and bottom < top):
-        raise ValueError(f"extent must be (left, right, bottom, top), got {extent}")
-    return left, right, bottom, top
+    if len(extent) == 4:
+        left, right, bottom, top = [checks.number("extent", side) for side in extent]
+        if -math.inf < left < right < math.inf and -math.inf < bottom < top < math.inf:
+            return left, right, bottom, top
+    raise ValueError(f"extent must be a number or (left, right, bottom, top), got {extent}")
 
 
 @torch.no_grad()
-def probabilities(classifier: Classifier, points: Tensor) -> Tensor:
-    """Probabilities [points, classes] of a classifier in evaluation mode.
+def outputs_of(classifier: Classifier, points: Tensor, at_once: int = CHUNK) -> Tensor:
+    """Logits [points] or [points, classes] of a classifier in evaluation mode, on the CPU.
+
+    Raises:
+        ValueError: if they have another shape, or are not finite.
 
     Example:
-        >>> probabilities(lambda x: torch.zeros(len(x), 1), torch.zeros(1, 2))
-        tensor([[0.5000, 0.5000]])
+        >>> outputs_of(lambda x: x[:, 0], torch.ones(3, 2))
+        tensor([1., 1., 1.])
     """
     modes = []
     if isinstance(classifier, nn.Module):
@@ -108,18 +118,28 @@ def probabilities(classifier: Classifier, points: Tensor) -> Tensor:
         like = next(classifier.parameters(), points)
         points = points.to(like.device, like.dtype)
     try:
-        logits = torch.cat([classifier(part) for part in points.split(CHUNK)])
+        logits = torch.cat([classifier(part) for part in points.split(at_once)])
     finally:
         for module, mode in modes:
             module.training = mode
-    if logits.dim() not in (1, 2) or len(logits) != len(points):
+    if logits.dim() not in (1, 2) or len(logits) != len(points) or 0 in logits.shape:
         raise ValueError(
             f"a classifier must return [points, classes] for {len(points)} points, got shape "
             f"{tuple(logits.shape)}"
         )
     if not bool(logits.isfinite().all()):
         raise ValueError("a classifier must return finite logits, got NaN or infinity")
-    logits = logits.double().cpu()
+    return logits.cpu()
+
+
+def probabilities(classifier: Classifier, points: Tensor) -> Tensor:
+    """Probabilities [points, classes] of a classifier in evaluation mode.
+
+    Example:
+        >>> probabilities(lambda x: torch.zeros(len(x), 1), torch.zeros(1, 2))
+        tensor([[0.5000, 0.5000]])
+    """
+    logits = outputs_of(classifier, points).double()
     if logits.dim() == 1 or logits.shape[1] == 1:
         right = logits.reshape(-1).sigmoid()
         return torch.stack([1 - right, right], dim=1).float()
@@ -196,7 +216,8 @@ def accuracy_by_radius(
         One share per ring, NaN for a ring without points.
 
     Raises:
-        ValueError: if the edges do not increase, or shapes do not fit.
+        ValueError: if the edges do not increase, shapes do not fit, inputs are not finite, or
+            labels are no classes of the classifier.
 
     Example:
         >>> inputs = torch.tensor([[0.5, 0.0], [-0.5, 0.0], [2.0, 0.0]])
@@ -204,18 +225,44 @@ def accuracy_by_radius(
         >>> accuracy_by_radius(lambda points: points[:, 0], inputs, labels, [0.0, 1.0, 3.0])
         tensor([0.5000, 1.0000], dtype=torch.float64)
     """
-    if inputs.dim() != 2 or labels.shape != inputs.shape[:1]:
+    if inputs.dim() != 2 or inputs.shape[1] != 2 or labels.shape != inputs.shape[:1]:
         raise ValueError(
             f"inputs must be [points, 2] and labels [points], got {tuple(inputs.shape)} and "
             f"{tuple(labels.shape)}"
         )
+    checks.finite("inputs", inputs)
     limits = torch.tensor([checks.number("edges", edge) for edge in edges], dtype=torch.float64)
     if len(limits) < 2 or not bool((limits.diff() > 0).all()):
         raise ValueError(f"edges must be at least two increasing radii, got {list(edges)}")
-    right = (probabilities(classifier, inputs).argmax(dim=1) == labels.long().cpu()).double()
+    table = probabilities(classifier, inputs)
+    allowed = torch.arange(table.shape[1])
+    other = labels[~torch.isin(labels.cpu(), allowed.to(labels.dtype)).to(labels.device)]
+    if len(other):
+        raise ValueError(f"labels must be classes 0 to {len(allowed) - 1}, got {other[0].item()}")
+    right = (table.argmax(dim=1) == labels.cpu()).double()
     ring = torch.bucketize(inputs.double().norm(dim=1).cpu(), limits, right=True) - 1
     shares = [right[ring == index].mean() for index in range(len(limits) - 1)]
     return torch.stack(shares)
+
+
+def plot_rings(shares: Tensor, edges: Sequence[float], axes: Axes, label: str = "") -> None:
+    """Draw the accuracy of each ring as a step over its radii.
+
+    Args:
+        shares: what ``accuracy_by_radius`` returned.
+        edges: the radii that it was given.
+        axes: of matplotlib; call it once per network or step.
+        label: what the line is, for a legend.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> axes = Figure().subplots()
+        >>> plot_rings(torch.tensor([0.5, 1.0]), [0.0, 1.0, 3.0], axes)
+        >>> axes.get_ylabel()
+        'share of right labels'
+    """
+    axes.stairs(shares.tolist(), list(edges), label=label, baseline=None)
+    axes.set(xlabel="radius", ylabel="share of right labels", ylim=(-0.05, 1.05))
 
 
 def plot_regions(

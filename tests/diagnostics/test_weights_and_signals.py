@@ -15,6 +15,7 @@ from colangevin.diagnostics import (
     layer_products,
     loss_fluctuation,
     plot_signals,
+    plot_weights,
     point_effects,
     weight_distributions,
 )
@@ -38,6 +39,20 @@ def test_weights_beyond_the_limit_are_in_no_bin_but_in_the_total() -> None:
     model.weight.data.copy_(torch.tensor([[0.1, 5.0]]))
     found = weight_distributions(model, limit=1.0, bins=2)["weight"]
     assert (int(found.counts.sum()), found.total, found.largest) == (1, 2, 5.0)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_legend_does_not_cover_the_histogram(count: int) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.5, 4.2), layout="constrained")
+    axes = figure.subplots()
+    found = weight_distributions(nn.Linear(50, 20), "weight", limit=0.4)["weight"]
+    plot_weights({f"step {step}": found for step in range(count)}, axes)
+    FigureCanvasAgg(figure).draw()
+    top = axes.transData.transform((0.0, float(found.density.max())))[1]
+    assert axes.get_legend().get_window_extent().y0 > top
 
 
 def test_distributions_refuse() -> None:
@@ -183,9 +198,44 @@ def test_temperature_of_a_basin_under_a_trend(degrees: int) -> None:
 
 
 def test_fluctuations_refuse() -> None:
-    with pytest.raises(ValueError, match="at least 10 numbers"):
-        loss_fluctuation(torch.zeros(3))
+    with pytest.raises(ValueError, match="at least 50 numbers"):
+        loss_fluctuation(torch.zeros(49))
     with pytest.raises(ValueError, match="finite"):
-        loss_fluctuation(torch.full((20,), math.nan))
+        loss_fluctuation(torch.full((60,), math.nan))
     with pytest.raises(ValueError, match="degrees must be at least 1"):
-        fluctuation_temperature(torch.rand(20), 0)
+        fluctuation_temperature(torch.rand(60), 0)
+
+
+@pytest.mark.parametrize("steps", [3, 80, 300])
+@pytest.mark.parametrize("noise", [0.0, 1e-5, 1e-4])
+def test_a_loss_that_still_falls_has_no_temperature(steps: int, noise: float) -> None:
+    """The deviation is that of the fall, which a straight line does not remove."""
+    generator = torch.Generator().manual_seed(0)
+    falling = 0.139 + 0.0065 * torch.exp(-torch.arange(400.0) / steps)
+    losses = falling + noise * torch.randn(400, generator=generator)
+    with pytest.raises(ValueError, match="must fluctuate evenly about a straight trend"):
+        fluctuation_temperature(losses)
+
+
+def swinging(draws: int, memory: float, degrees: int = 4) -> torch.Tensor:
+    """Losses Σx²/2 of directions x with variance 1 and the correlation memory^k over k steps."""
+    generator = torch.Generator().manual_seed(1)
+    normals = torch.randn(draws, degrees, generator=generator, dtype=torch.float64)
+    places = [normals[0]]
+    for kick in normals[1:]:
+        places.append(memory * places[-1] + math.sqrt(1 - memory**2) * kick)
+    return torch.stack(places).square().sum(dim=1) / 2
+
+
+def test_slow_fluctuations_need_a_long_series() -> None:
+    """Squares have the correlation memory^2k: m draws count as m (1 − memory²)/(1 + memory²)."""
+    losses, memory, degrees = swinging(20_000, 0.95), 0.95, 4
+    counting = len(losses) * (1 - memory**2) / (1 + memory**2)
+    error = math.sqrt((2 + 12 / degrees) / 4 / counting)
+    assert fluctuation_temperature(losses, degrees) == pytest.approx(1.0, rel=4 * error)
+    with pytest.raises(ValueError, match="Give more losses, or later ones"):
+        fluctuation_temperature(losses[:60], degrees)
+
+
+def test_constant_losses_do_not_fluctuate() -> None:
+    assert loss_fluctuation(torch.full((60,), 0.3)) == pytest.approx(0.0, abs=1e-7)

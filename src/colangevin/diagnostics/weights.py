@@ -164,4 +164,7 @@ def plot_weights(distributions: Mapping[str, Distribution], axes: Axes) -> None:
         says = f"{name}: {100 * found.near_zero:.0f} % below {found.threshold:g}"
         axes.step(middles, found.density, where="mid", label=says)
     axes.set(xlabel="weight", ylabel="density", yscale="log")
-    axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18))  # below
+    low, high = axes.get_ylim()
+    room = min(0.5, 0.03 + 0.065 * len(distributions))  # of the height, above, for the legend
+    axes.set_ylim(low, high * (high / low) ** (room / (1 - room)))
+    axes.legend(fontsize="small", loc="upper center")

@@ -295,7 +295,9 @@ def test_wrong_arguments_are_refused_before_anything_is_evaluated() -> None:
         loss_paths(model, {}, mse, *data)
     with pytest.raises(TypeError, match="lines must be lines by name, as a dict, got list"):
         loss_paths(model, [line], mse, *data)
-    with pytest.raises(TypeError, match=r"lines\['a'\] must be Line\(start, end, only\)"):
+    with pytest.raises(
+        TypeError, match=r"lines\['a'\] must be Line\(start, end, only\), got 1 entries"
+    ):
         loss_paths(model, {"a": (start,)}, mse, *data)
     for tolerance in (-1.0, math.nan):
         with pytest.raises(ValueError, match="tolerance must"):

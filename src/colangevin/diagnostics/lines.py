@@ -106,7 +106,8 @@ def _ready(
     found = {}
     for name, line in lines.items():
         if not isinstance(line, tuple) or len(line) not in (2, 3):
-            raise TypeError(f"lines[{name!r}] must be Line(start, end, only), got {type(line)}")
+            got = f"{len(line)} entries" if isinstance(line, tuple) else type(line).__name__
+            raise TypeError(f"lines[{name!r}] must be Line(start, end, only), got {got}")
         start, end, only = Line(*line)
         first = checked(model, start, f"start of {name!r}")
         found[name] = first, checked(model, end, f"end of {name!r}"), moving(model, only)

@@ -96,6 +96,7 @@ def jobs(settings: Settings) -> list[Job]:
     turns = {"epochs": settings["turn_epochs"], "batch_size": 25, "train_points": 500, "tests": 500}
     both = {"adam": ADAM, "adlala": ADLALA}
     surface = {"lines": "methods", "surface": settings["surface_points"]}
+    plane = {**shared, **turns, **surface, "widths": [20], "methods": both}
     spiral = {
         "task": "spiral",
         "train_points": settings["spiral_points"],
@@ -109,33 +110,9 @@ def jobs(settings: Settings) -> list[Job]:
     lines = {"lines": "starts", "widths": [50, 50]}
     found = {
         "methods-mnist": {**shared, **images, **surface, "widths": [100], "methods": mnist_methods},
-        "methods-one": {
-            **shared,
-            **turns,
-            **surface,
-            "task": "spiral",
-            "data": {"turns": 1.0},
-            "widths": [20],
-            "methods": both,
-        },
-        "methods-two": {
-            **shared,
-            **turns,
-            **surface,
-            "task": "spiral",
-            **two,
-            "widths": [20],
-            "methods": both,
-        },
-        "methods-trigonometric": {
-            **shared,
-            **turns,
-            **surface,
-            "task": "trigonometric",
-            "data": {"scale": 6.0},
-            "widths": [20],
-            "methods": both,
-        },
+        "methods-one": {**plane, "task": "spiral", "data": {"turns": 1.0}},
+        "methods-two": {**plane, "task": "spiral", **two},
+        "methods-trigonometric": {**plane, "task": "trigonometric", "data": {"scale": 6.0}},
         "starts-mnist": {**shared, **images, **lines, "methods": {"adam": SLOW_ADAM}},
         "starts-spiral": {**shared, **spiral, **two, **lines, "epochs": settings["spiral_epochs"]},
     }

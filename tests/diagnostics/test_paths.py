@@ -85,8 +85,8 @@ def test_the_barrier_of_a_tilted_double_well(turned: bool) -> None:
         (lambda a: 1 - a + 0.3 * torch.exp(-100 * (a - 0.5) ** 2), "barrier"),
         (lambda a: torch.where(a == 0.5, torch.inf, 1 - a), "not finite"),
         (lambda a: torch.where(a == 0.5, torch.nan, 1 - a), "not finite"),
-        (lambda a: 1 + 1e-7 * torch.sin(200 * a), "barrier"),  # in float64 this can be told
-        (lambda a: (1 + 1e-7 * torch.sin(200 * a)).float(), "plateau"),  # in float32 it cannot
+        (lambda a: 1 + 1e-7 * torch.sin(200 * a), "plateau"),  # like rounding
+        (lambda a: 1 + 1e-5 * torch.sin(200 * a), "barrier"),
         (lambda a: (1 - 1e-4 * a).float(), "monotone"),
         (lambda a: (5 - a * 4).long() % 4, "barrier"),  # counts are numbers, too
     ],
@@ -108,9 +108,15 @@ def test_rounding_is_no_barrier(dtype: torch.dtype) -> None:
     path = loss_path(model, start, end, lambda m: cross_entropy(m(inputs), labels))
     many = loss_paths(model, {"a": (start, end)}, cross_entropy, inputs, labels)["a"]
     for found in (path, many):
-        assert found.losses.dtype == dtype
+        assert found.losses.dtype == torch.float64
         assert found.barrier.height > 0
         assert found.shape == "plateau"
+
+
+def test_losses_keep_their_precision() -> None:
+    model = nn.Linear(1, 1)
+    path = loss_path(model, clones(model), clones(model), lambda _: 1 / 3, points=2)
+    assert path.losses.tolist() == [1 / 3] * 2
 
 
 def test_a_picture_of_losses_that_are_not_finite() -> None:

@@ -86,7 +86,7 @@ def loss_paths(
             ]
             stacked = {name: torch.stack([one[name] for one in some]) for name in some[0]}
             found.append(_evaluate(model, stacked, loss, inputs, targets))
-    table = {key: torch.cat([part[key] for part in found]).cpu() for key in found[0]}
+    table = {key: torch.cat([part[key] for part in found]).double().cpu() for key in found[0]}
     paths = {}
     for index, name in enumerate(ready):
         rows = slice(index * points, (index + 1) * points)

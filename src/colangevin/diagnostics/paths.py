@@ -25,8 +25,8 @@ Evaluate: TypeAlias = "Callable[[nn.Module], float | Tensor | Mapping[str, float
 
 FLAT = 0.05
 """Share of the whole fall below which the loss still counts as flat."""
-ROUNDING = 10
-"""How many units of rounding, of the largest loss, a rise must have to be one."""
+ROUNDING = 10 * torch.finfo(torch.float32).eps
+"""Share of the largest loss below which a rise may be rounding, in the usual float32."""
 
 
 class Barrier(NamedTuple):
@@ -47,7 +47,7 @@ class LossPath:
 
     Attributes:
         alphas: places from 0 (start) to 1 (end).
-        losses: the loss there, in the precision in which it was computed.
+        losses: the loss there.
         values: everything that was measured there, by name.
         tolerance: rises below this share of the range of the losses count as none.
 
@@ -84,16 +84,15 @@ class LossPath:
         """One of "barrier" (the loss rises on the way down), "plateau" and "monotone".
 
         A rise counts if it is larger than ``tolerance`` times the range of the losses, and larger
-        than their rounding: 10 ε max |loss|, ε = 1.2e-7 for float32. On a plateau the loss has
-        fallen by less than 5 % of its whole fall at half of the way. With NaN or infinity among
-        the losses the shape is "not finite".
+        than 1.2e-6 of the largest loss, which may be rounding in float32. On a plateau the loss
+        has fallen by less than 5 % of its whole fall at half of the way. With NaN or infinity
+        among the losses the shape is "not finite".
         """
         losses = self.losses.double()
         if not bool(losses.isfinite().all()):
             return "not finite"
         size = float(losses.max() - losses.min())
-        dtype = self.losses.dtype if self.losses.is_floating_point() else torch.float32
-        rounding = ROUNDING * torch.finfo(dtype).eps * float(losses.abs().max())
+        rounding = ROUNDING * float(losses.abs().max())
         if size <= rounding:
             return "plateau"
         if self.barrier.height > max(self.tolerance * size, rounding):
@@ -179,15 +178,15 @@ def repeatable(statistics: Iterable[Any] | None) -> list[Any] | None:
     return found
 
 
-def numbers(evaluate: Evaluate, model: nn.Module) -> dict[str, Tensor]:
-    """What a user's function finds, as numbers by name, in the precision that they have.
+def numbers(evaluate: Evaluate, model: nn.Module) -> dict[str, float]:
+    """What a user's function finds, as numbers by name.
 
     Raises:
         TypeError: if it is no function, or returns anything else.
 
     Example:
         >>> numbers(lambda model: torch.tensor(2.0), nn.Linear(1, 1))
-        {'loss': tensor(2.)}
+        {'loss': 2.0}
     """
     if not callable(evaluate):
         raise TypeError(f"evaluate must be a function of the model, got {evaluate!r}")
@@ -201,17 +200,13 @@ def numbers(evaluate: Evaluate, model: nn.Module) -> dict[str, Tensor]:
         one = isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex()
         if not number and not one:
             raise TypeError(f"evaluate must return numbers, got {value!r} for {name!r}")
-    return {
-        name: torch.as_tensor(value if isinstance(value, Tensor) else float(value))
-        .reshape(())
-        .cpu()
-        for name, value in table.items()
-    }
+    return {name: float(value) for name, value in table.items()}
 
 
-def columns(rows: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Rows of numbers by name as one tensor per name."""
-    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+def columns(rows: list[dict[str, float]]) -> dict[str, Tensor]:
+    """Rows of numbers by name as one tensor per name, in double precision."""
+    double = torch.float64
+    return {name: torch.tensor([row[name] for row in rows], dtype=double) for name in rows[0]}
 
 
 def main(values: Mapping[str, Tensor]) -> Tensor:

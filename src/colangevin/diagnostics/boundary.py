@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from colangevin import checks
 from colangevin.diagnostics.regions import Classifier, outputs_of
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[np.float64]"
 CHUNK = 1_000
 """Points that are evaluated at once: the activations of a hidden layer stay in the cache."""
 
@@ -36,7 +39,7 @@ class Curvature(NamedTuple):
         """Standard deviation over the points."""
         if not self.points:
             return float("nan")
-        return float(np.sqrt(max(self.squares / self.points - self.mean**2, 0.0)))
+        return math.sqrt(max(self.squares / self.points - self.mean**2, 0.0))
 
     def __add__(self, other: object) -> Curvature:
         if not isinstance(other, Curvature):
@@ -110,7 +113,7 @@ def boundary_curvature(classifier: Classifier, extent: float = 1.2, grid: int = 
     for line in contours(axis.numpy(), heights, 0.5):
         values = curvature(line)
         if len(values):
-            total, squares = float(values.sum()), float(np.square(values).sum())
+            total, squares = float(values.sum()), float((values**2).sum())
             found = found + Curvature(len(values), total, squares, float(values.max()))
     return found
 
@@ -119,6 +122,7 @@ def contours(
     axis: NDArray[np.float32], heights: NDArray[np.float32], level: float
 ) -> Iterator[Array]:
     """The lines on which the heights have the level, as arrays [points, 2]."""
+    import numpy as np
     from contourpy import contour_generator
 
     generator = contour_generator(axis.astype(float), axis.astype(float), heights.astype(float))
@@ -132,11 +136,14 @@ def curvature(line: Array) -> Array:
     Points that coincide with their neighbours have no direction and are left out.
 
     Example:
+        >>> import numpy as np
         >>> angle = np.linspace(0, 2 * np.pi, 400)
         >>> circle = 2 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
         >>> bool(abs(np.median(curvature(circle)) - 0.5) < 1e-3)
         True
     """
+    import numpy as np
+
     if len(line) < 3:
         return np.empty(0)
     dx, dy = np.gradient(line, axis=0).T

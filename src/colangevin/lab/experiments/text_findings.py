@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from colangevin.lab.experiments import multirate
 from colangevin.lab.experiments.comparing import lead
 from colangevin.lab.experiments.curves import draw_curves, say_bands
-from colangevin.lab.experiments.experiment import NOT_REPRODUCED, REPRODUCED, Claim, Table
+from colangevin.lab.experiments.experiment import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Claim,
+    Settings,
+    Table,
+)
 from colangevin.lab.experiments.multirate import ACCURACY, FINETUNING, LOSS, times, trained
 from colangevin.lab.experiments.partitioned_plot import bars
 from colangevin.lab.experiments.records import Record, Records, mean_std
@@ -36,7 +42,7 @@ def figures(records: Records) -> dict[str, Figure]:
     found = {}
     done = trained(records)
     main = [record for job, record in done.items() if job in FINETUNING]
-    if main and len(main[0].history["epoch"]) > 1:
+    if main and len(main[0].history["epoch"]) > 2:  # else the bars tell as much
         panels = {"test_accuracy": "test accuracy, %", "test_loss": "test loss"}
         found["curves"] = draw_curves([(panels, main)])
     if done:
@@ -86,7 +92,7 @@ def claims(records: Records) -> list[Claim]:
     stated += [("multirate-block", "multirate-fc")]
     for fast in ("multirate-fc", "multirate-block"):
         stated += [(fast, f"{fast}-{name}") for name in ("no-drift", "same-step", "k3", "k10")]
-    return [
+    found = [
         *_as_good(records),
         *multirate.orderings(records, ACCURACY, stated, "SST-2, "),
         *_variance(records),
@@ -94,6 +100,22 @@ def claims(records: Records) -> list[Claim]:
         *multirate.faster(records, "multirate-block", "last block + fc fast", 0.7, "little more"),
         *_periods(records),
     ]
+    how = _reduced(next(iter(records.values())).settings)
+    return [claim.reduced(how) for claim in found]
+
+
+def _reduced(settings: Settings) -> str:
+    """In what a setting is smaller than the thesis's; nothing for its own.
+
+    Example:
+        >>> _reduced({"scale": "long", "sentences": 16_000, "longest": 16, "batch_size": 16})
+        'reduced: 16,000 phrases of at most 16 word pieces, 1,000 steps'
+    """
+    if settings["scale"] == "full":
+        return ""
+    sentences, steps = settings["sentences"], settings["sentences"] // settings["batch_size"]
+    phrases = f"{sentences:,} phrases of at most {settings['longest']} word pieces"
+    return f"reduced: {phrases}, {steps:,} steps"
 
 
 def _as_good(records: Records) -> list[Claim]:

@@ -119,7 +119,9 @@ def say_bands(figure: Figure) -> None:
     """Write above a figure what its curves, bands and bars are."""
     text = "mean over the runs; bands and bars: two standard errors"
     if any(axis.get_yscale() == "log" and axis.collections for axis in figure.axes):
-        text += ", on logarithmic axes at most to the lowest and the highest run"
+        narrow = figure.get_figwidth() < 8  # inches that the sentence needs
+        text += "," + ("\n" if narrow else " ")
+        text += "on logarithmic axes at most to the lowest and the highest run"
     figure.suptitle(text, fontsize="small", color="gray")
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from colangevin import checks
+from colangevin.diagnostics.states import evaluating
 from colangevin.optimizers.name_matching import named_parameters, select
 
 if TYPE_CHECKING:
@@ -74,13 +75,8 @@ def point_effects(
             raise TypeError(f"loss must return one number as a tensor, got {value!r}")
         return value.reshape(())
 
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
+    with evaluating(model):
         found = vmap(grad(of_one), in_dims=(None, 0, 0))(moved, inputs, targets)
-    finally:
-        for module, mode in modes:
-            module.training = mode
     squares = [gradient.double().flatten(1).square().sum(dim=1) for gradient in found.values()]
     return size * torch.stack(squares).sum(dim=0).sqrt()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from colangevin import checks
+from colangevin.diagnostics.states import evaluating
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,17 +113,11 @@ def outputs_of(classifier: Classifier, points: Tensor, at_once: int = CHUNK) -> 
         >>> outputs_of(lambda x: x[:, 0], torch.ones(3, 2))
         tensor([1., 1., 1.])
     """
-    modes = []
     if isinstance(classifier, nn.Module):
-        modes = [(module, module.training) for module in classifier.modules()]
-        classifier.eval()
         like = next(classifier.parameters(), points)
         points = points.to(like.device, like.dtype)
-    try:
+    with evaluating(classifier) if isinstance(classifier, nn.Module) else nullcontext():
         logits = torch.cat([classifier(part) for part in points.split(at_once)])
-    finally:
-        for module, mode in modes:
-            module.training = mode
     if logits.dim() not in (1, 2) or len(logits) != len(points) or 0 in logits.shape:
         raise ValueError(
             f"a classifier must return [points, classes] for {len(points)} points, got shape "

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
 from colangevin import checks
-from colangevin.diagnostics.states import looked_at
+from colangevin.diagnostics.states import evaluating, looked_at
 from colangevin.optimizers.name_matching import is_weight, listed, named_parameters, select
 
 if TYPE_CHECKING:
@@ -157,13 +157,8 @@ def jacobian_spectrum(model: nn.Module, inputs: Tensor) -> Tensor:
     def output(point: Tensor) -> Tensor:
         return functional_call(model, fixed, (point.unsqueeze(0),)).reshape(-1)
 
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
+    with evaluating(model):
         jacobians = vmap(jacrev(output))(inputs.detach())
-    finally:
-        for module, mode in modes:
-            module.training = mode
     matrices = jacobians.flatten(2).double()
     return torch.linalg.svdvals(checks.finite("the derivatives of the model", matrices))
 

@@ -99,6 +99,27 @@ def mixed(
 
 
 @contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """A model in evaluation mode; each of its modules is put back into its own mode in the end.
+
+    Example:
+        >>> model = nn.Sequential(nn.Dropout().eval(), nn.Dropout())
+        >>> with evaluating(model):
+        ...     print([module.training for module in model])
+        [False, False]
+        >>> [module.training for module in model]
+        [False, True]
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
 def borrowed(model: nn.Module) -> Iterator[None]:
     """Put a model's state and its modes back in the end, whatever happens.
 
@@ -113,14 +134,11 @@ def borrowed(model: nn.Module) -> Iterator[None]:
         name: value.clone() if isinstance(value, Tensor) else value
         for name, value in model.state_dict().items()
     }
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        yield
-    finally:
-        model.load_state_dict(before)
-        for module, mode in modes:
-            module.training = mode
+    with evaluating(model):
+        try:
+            yield
+        finally:
+            model.load_state_dict(before)
 
 
 @contextmanager

@@ -216,5 +216,5 @@ EXPERIMENT = Experiment(
     claims=claims,
     data=("sst-2", "minilm"),
     note=NOTE,
-    times={"smoke": "10 s", "laptop": "15 min", "long": "1 h 10 min", "full": "4 days"},
+    times={"smoke": "10 s", "laptop": "15 min", "long": "45 min", "full": "4 days"},
 )

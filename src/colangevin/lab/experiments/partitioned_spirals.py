@@ -99,6 +99,7 @@ PARTS: dict[str, tuple[str, str, str, str, dict[str, float]]] = {
         {"turns": 4.0, "power": 1.0},
     ),
     "grid": ("grid_runs", "nodes", "points", "grid_steps", partitioned.FOUR_TURNS),
+    "three": ("grid_runs", "nodes", "points", "grid_steps", {"turns": 3.0}),
     "robust": ("runs", "small_nodes", "few_points", "robust_steps", partitioned.TWO_TURNS),
     "hybrid": ("hybrid_runs", "nodes", "points", "hybrid_steps", partitioned.FOUR_TURNS),
 }
@@ -108,7 +109,7 @@ AVERAGED = 10
 
 
 def jobs(settings: Settings) -> list[Job]:
-    """Regions, the grid of figure 3.10, robustness, and the hybrid method."""
+    """Regions, the grid of figure 3.10 on four and three turns, robustness, the hybrid method."""
     shared = {key: settings[key] for key in ("scale", "seed", "test_points")}
     return [
         Job(NAME, name, {**shared, **own})
@@ -137,17 +138,25 @@ def _regions(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def _grid(settings: Settings) -> dict[str, dict[str, Any]]:
-    shared = _shared(settings, "grid")
-    found = {"grid-adlala": {**shared, "label": "AdLaLa", "method": ADLALA}}
+    return {
+        f"{part}-{name}": {**_shared(settings, part), **own}
+        for part in ("grid", "three")
+        for name, own in _methods().items()
+    }
+
+
+def _methods() -> dict[str, dict[str, Any]]:
+    """AdLaLa, and what it is compared with in figure 3.10."""
+    found: dict[str, dict[str, Any]] = {"adlala": {"label": "AdLaLa", "method": ADLALA}}
     for sigma in SIGMAS:
         for h in STEPS:
             kind = "sgld" if sigma else "sgd"
             label = f"SGLD, σ = {sigma:g}, h = {h:g}" if sigma else f"SGD, h = {h:g}"
             method = {"kind": kind, "h": h, "sigma": sigma}
-            found[f"grid-sgld-{sigma:g}-{h:g}"] = {**shared, "label": label, "method": method}
+            found[f"sgld-{sigma:g}-{h:g}"] = {"label": label, "method": method}
     for h in ADAMS:
         method = {"kind": "adam", "h": h}
-        found[f"grid-adam-{h:g}"] = {**shared, "label": f"Adam, h = {h:g}", "method": method}
+        found[f"adam-{h:g}"] = {"label": f"Adam, h = {h:g}", "method": method}
     return found
 
 
@@ -171,7 +180,7 @@ def _hybrid(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def run(job: Job, log: Log) -> None:
-    """Do a job of one of the four parts."""
+    """Do a job of one of the parts."""
     part = job.settings["part"]
     if part == "regions":
         _run_regions(job, log)
@@ -258,7 +267,7 @@ def _network(settings: Settings, state: dict[str, Any]) -> torch.nn.Module:
 
 EXPERIMENT = Experiment(
     name=NAME,
-    title="AdLaLa, LOL and DHSGD beside Adam, SGD and SGLD on two- and four-turn spirals",
+    title="AdLaLa, LOL and DHSGD beside Adam, SGD and SGLD on spirals of two to four turns",
     source="thesis figures 3.9, 3.10, 3.14 and 3.15",
     scales=SCALES,
     jobs=jobs,

@@ -345,23 +345,42 @@ def _governing(found: Found, key: str) -> list[Claim]:
 def _starts(found: Found) -> list[Claim]:
     """Figures 6.2B, 6.3, 6.5 and table 6.3."""
     none = "schemes-resnet/decay-none"
-    every, first, fourth = (f"random-labels/{b}-0" for b in ("all", "b1", "b4"))
+    every = "random-labels/all-0"
     made = _higher(found, "start from random labels, no WD", none, every)
     if found.has(none, every):
         own = [Measured(label(key), found.line(key)["height"]) for key in (every, none)]
         made.append(ahead("height of the barrier, random labels", own[0], own[1:], digits=3))
-    made += _higher(found, "block 1 from random labels", none, first)
-    made += _higher(found, "block 4 from random labels", fourth, none)
-    made += _shaped(found, "block 4 from random labels", fourth, "monotone", ["monotone"])
-    return made + [
-        claim
-        for name, train, test in (
-            ("before", "99.80", "91.05"),
-            ("at", "99.86", "91.12"),
-            ("after", "99.88", "90.85"),
-        )
-        for claim in _from_barrier(found, f"barrier-start/{name}", train, test)
+    return [
+        *made,
+        *_random_blocks(found),
+        *(
+            claim
+            for name, train, test in (
+                ("before", "99.80", "91.05"),
+                ("at", "99.86", "91.12"),
+                ("after", "99.88", "90.85"),
+            )
+            for claim in _from_barrier(found, f"barrier-start/{name}", train, test)
+        ),
     ]
+
+
+def _random_blocks(found: Found) -> list[Claim]:
+    """Figures 6.5 and 6.13: one block from random labels; shapes as stated, [block 4, others]."""
+    made = []
+    for decay, (scratch, *stated) in {
+        "0": ("schemes-resnet/decay-none", "monotone", "barrier"),
+        "0.0001": ("decays/decay-0.0001",),
+        "0.0005": ("schemes-resnet/base", "barrier", "plateau"),
+    }.items():
+        keys = [f"random-labels/b{n}-{decay}" for n in (1, 2, 3, 4)]
+        names = [f"block {n} from random labels, WD {decay}" for n in (1, 2, 3, 4)]
+        made += _higher(found, names[0], scratch, keys[0])
+        made += _higher(found, names[3], keys[3], scratch)
+        for name, key in zip(reversed(names), reversed(keys), strict=True) if stated else ():
+            shape = stated[0 if key == keys[3] else 1]
+            made += _shaped(found, name, key, shape, [shape])
+    return made
 
 
 def _from_barrier(found: Found, key: str, train: str, test: str) -> list[Claim]:

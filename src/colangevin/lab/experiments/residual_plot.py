@@ -42,6 +42,16 @@ PANELS: dict[str, list[tuple[str, list[str]]]] = {
         ),
         ("one block random (figure 6.4)", [f"resets/reset-b{n}" for n in (1, 2, 3, 4)]),
     ],
+    "random-blocks": [
+        (
+            f"one block from random labels, WD {decay} (figure 6.13)",
+            [scratch, *(f"random-labels/b{n}-{decay}" for n in (1, 2, 3, 4))],
+        )
+        for decay, scratch in (
+            ("0.0001", "decays/decay-0.0001"),
+            ("0.0005", "schemes-resnet/base"),
+        )
+    ],
     "norms": [
         ("ResNet, batch normalisation", ["schemes-resnet/base", "norms/resnet-plain"]),
         ("VGG-11, batch normalisation (6.19)", ["schemes-vgg/base", "norms/vgg-plain"]),

@@ -25,7 +25,8 @@ class VGG11(nn.Module):
         width: channels of the first layer; 64 in the standard network.
         classes: number of outputs.
         channels: channels of the images.
-        norm: batch normalisation after every convolution. Without it they have biases.
+        norm: batch normalisation after every convolution. Without it they have biases, and all
+            weights are He's initial ones: with PyTorch's the signal dies out on its way.
         narrow: layers, 1 to 10, that have half as many channels or nodes (table 6.4).
 
     Raises:
@@ -67,6 +68,8 @@ class VGG11(nn.Module):
             nn.Sequential(nn.Linear(sizes[8], sizes[9]), nn.ReLU()),
             nn.Linear(sizes[9], classes),
         )
+        if not norm:
+            self.apply(_initialise)
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (n, channels, height, width) to logits (n, classes)."""
@@ -82,3 +85,10 @@ def _convolution(inputs: int, outputs: int, norm: bool, pooled: bool) -> nn.Sequ
     if pooled:
         layers.append(nn.MaxPool2d(2, ceil_mode=True))
     return nn.Sequential(*layers)
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d | nn.Linear):
+        nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -81,6 +81,24 @@ def finite(name: str, value: Tensor) -> Tensor:
     return value
 
 
+def scalar(name: str, value: object, place: str = "") -> Tensor:
+    """Return what a function gave as a tensor without dimensions; ``place`` ends an error.
+
+    Example:
+        >>> import torch
+        >>> scalar("loss", torch.tensor([2.0]))
+        tensor(2.)
+        >>> scalar("loss", torch.zeros(3))
+        Traceback (most recent call last):
+        ...
+        TypeError: loss must return one number as a tensor, got shape (3,)
+    """
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        raise TypeError(f"{name} must return one number as a tensor, got {got}{place}")
+    return value.reshape(())
+
+
 def radius(name: str, value: object) -> float | Tensor:
     """Return a radius: a positive float, or a tensor of positive numbers."""
     if not isinstance(value, Tensor) or value.numel() == 1:

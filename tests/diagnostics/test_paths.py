@@ -310,6 +310,6 @@ def test_wrong_arguments_are_refused_before_anything_is_evaluated() -> None:
             loss_paths(model, {"a": line}, mse, *data, tolerance=tolerance)
     with pytest.raises(ValueError, match="at least one batch"):
         loss_paths(model, {"a": line}, mse, *data, statistics=[])
-    for loss, got in ((lambda o, y: (o - y)[:, 0], r"\(3,\)"), (lambda o, y: 1.0, "1.0")):
+    for loss, got in ((lambda o, y: (o - y)[:, 0], r"shape \(3,\)"), (lambda o, y: 1.0, "1.0")):
         with pytest.raises(TypeError, match=f"one number as a tensor, got {got} for 'loss'"):
             loss_paths(model, {"a": line}, loss, *data)

@@ -64,6 +64,10 @@ def test_course_of_a_boundary_that_moves() -> None:
     assert course.changes == pytest.approx({10: 0.4, 20: 0.2, 30: 0.0})
     with pytest.raises(ValueError, match="later than 30"):
         course.record(30, thirds)
+    for step in (math.nan, 40.5):
+        with pytest.raises(TypeError, match=f"step must be an integer, got {step}"):
+            course.record(step, thirds)
+    assert list(course.frames) == [0, 10, 20, 30]
     with pytest.raises(ValueError, match="there are none"):
         RegionCourse().settled()
 
@@ -122,7 +126,11 @@ def test_a_picture_has_the_colours_of_the_labels() -> None:
 
     axes = Figure().subplots()
     regions = decision_regions(lambda points: 50 * points[:, 0], extent=1.0, grid=4)
-    plot_regions(regions, axes, torch.tensor([[0.0, 0.5]]), torch.tensor([1]))
+    point = torch.tensor([[0.0, 0.5]])
+    plot_regions(regions, axes, point, torch.tensor([1]))
+    for label in (-1, regions.classes):
+        with pytest.raises(ValueError, match=f"labels must be classes 0 to .*, got {label}"):
+            plot_regions(regions, axes, point, torch.tensor([label]))
     picture = axes.images[0].get_array()
     colors = matplotlib.colormaps["tab10"]([0, 1])[:, :3]
     for column, label in ((0, 0), (3, 1)):

@@ -117,12 +117,19 @@ def test_orthogonal_layers_keep_singular_values_and_gradients() -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+def test_the_condition_of_singular_products_is_infinite() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].weight.data = torch.diag(torch.tensor([1.0, 0.0]))
+    model[1].weight.data.zero_()
+    assert [product.condition for product in layer_products(model)] == [math.inf, math.inf]
+
+
 def test_signals_refuse() -> None:
     with pytest.raises(ValueError, match=r"1.weight takes 4 inputs, but 0.weight before it has 3"):
         layer_products(nn.Sequential(nn.Linear(2, 3), nn.Linear(4, 1)))
     with pytest.raises(ValueError, match="must be a matrix"):
         layer_products(nn.Conv2d(1, 1, 3), nn.Conv2d)
-    with pytest.raises(TypeError, match="loss must return a number"):
+    with pytest.raises(TypeError, match="loss must return one number"):
         gradient_norms(nn.Linear(1, 1), lambda: 3.0)
     with pytest.raises(ValueError, match="at least one point"):
         jacobian_spectrum(nn.Linear(1, 1), torch.zeros(0, 1))

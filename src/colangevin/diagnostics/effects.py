@@ -70,10 +70,7 @@ def point_effects(
 
     def of_one(own: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         outputs = functional_call(model, {**rest, **own}, (x.unsqueeze(0),))
-        value = loss(outputs, y.unsqueeze(0))
-        if not isinstance(value, Tensor) or value.numel() != 1:
-            raise TypeError(f"loss must return one number as a tensor, got {value!r}")
-        return value.reshape(())
+        return checks.scalar("loss", loss(outputs, y.unsqueeze(0)))
 
     with evaluating(model):
         found = vmap(grad(of_one), in_dims=(None, 0, 0))(moved, inputs, targets)

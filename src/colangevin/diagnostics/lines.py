@@ -136,10 +136,6 @@ def _evaluate(
     def one(state: dict[str, Tensor]) -> dict[str, Tensor]:
         value = loss(functional_call(model, state, (inputs,)), targets)
         found = dict(value) if isinstance(value, Mapping) else {"loss": value}
-        for name, number in found.items():
-            if not isinstance(number, Tensor) or number.numel() != 1:
-                got = tuple(number.shape) if isinstance(number, Tensor) else repr(number)
-                raise TypeError(f"loss must return one number as a tensor, got {got} for {name!r}")
-        return {name: number.reshape(()) for name, number in found.items()}
+        return {n: checks.scalar("loss", number, f" for {n!r}") for n, number in found.items()}
 
     return vmap(one)(stacked)

@@ -168,7 +168,9 @@ class RegionCourse:
 
         Raises:
             ValueError: if the step is not later than the last one.
+            TypeError: if it is no whole number.
         """
+        checks.count("step", step, least=0)
         if self.frames and step <= max(self.frames):
             raise ValueError(f"step must be later than {max(self.frames)}, got {step}")
         self.frames[step] = decision_regions(classifiers, self.extent, self.grid)
@@ -231,14 +233,19 @@ def accuracy_by_radius(
     if len(limits) < 2 or not bool((limits.diff() > 0).all()):
         raise ValueError(f"edges must be at least two increasing radii, got {list(edges)}")
     table = probabilities(classifier, inputs)
-    allowed = torch.arange(table.shape[1])
-    other = labels[~torch.isin(labels.cpu(), allowed.to(labels.dtype)).to(labels.device)]
-    if len(other):
-        raise ValueError(f"labels must be classes 0 to {len(allowed) - 1}, got {other[0].item()}")
+    _classes(labels, table.shape[1])
     right = (table.argmax(dim=1) == labels.cpu()).double()
     ring = torch.bucketize(inputs.double().norm(dim=1).cpu(), limits, right=True) - 1
     shares = [right[ring == index].mean() for index in range(len(limits) - 1)]
     return torch.stack(shares)
+
+
+def _classes(labels: Tensor, count: int) -> None:
+    """Refuse labels that are no classes."""
+    allowed = torch.arange(count).to(labels)  # bool too, which arange does not make
+    other = labels[~torch.isin(labels, allowed)]
+    if len(other):
+        raise ValueError(f"labels must be classes 0 to {count - 1}, got {other[0].item()}")
 
 
 def plot_rings(shares: Tensor, edges: Sequence[float], axes: Axes, label: str = "") -> None:
@@ -266,6 +273,9 @@ def plot_regions(
 ) -> None:
     """Draw regions, paler where the classifier is less certain, with points if given.
 
+    Raises:
+        ValueError: if the labels are no classes of the regions.
+
     Example:
         >>> from matplotlib.figure import Figure
         >>> axes = Figure().subplots()
@@ -275,6 +285,8 @@ def plot_regions(
     """
     import matplotlib
 
+    if labels is not None:
+        _classes(labels, regions.classes)
     colors = matplotlib.colormaps["tab10"](torch.arange(regions.classes).numpy() % 10)
     shade: Any = torch.as_tensor(colors[:, :3])[regions.labels]
     chance = 1 / regions.classes

@@ -6,6 +6,7 @@ values are below 1 it vanishes with depth, if they are above 1 it explodes (sect
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -39,8 +40,9 @@ class Product(NamedTuple):
 
     @property
     def condition(self) -> float:
-        """The largest singular value over the smallest one."""
-        return float(self.singular_values[0] / self.singular_values[-1])
+        """The largest singular value over the smallest one; infinite if that is 0."""
+        largest, smallest = float(self.singular_values[0]), float(self.singular_values[-1])
+        return largest / smallest if smallest else math.inf
 
 
 def gradient_norms(
@@ -77,12 +79,10 @@ def gradient_norms(
     if not moved:
         raise ValueError("no parameter that was chosen needs a gradient")
     with looked_at(model), torch.enable_grad():
-        value = loss()
-        if not isinstance(value, Tensor) or value.numel() != 1:
-            raise TypeError(f"loss must return a number as a tensor, got {value!r}")
+        value = checks.scalar("loss", loss())
         wanted = list(moved.values())
         found = (
-            torch.autograd.grad(value.reshape(()), wanted, allow_unused=True)
+            torch.autograd.grad(value, wanted, allow_unused=True)
             if value.requires_grad
             else [None] * len(wanted)
         )

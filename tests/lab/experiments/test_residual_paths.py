@@ -1,5 +1,6 @@
 """residual-paths, on small files written here."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import small_data
 from colangevin.lab.experiments import job_log as logs
 from colangevin.lab.experiments import path_findings, residual_training
 from colangevin.lab.experiments import residual_paths as residual
-from colangevin.lab.experiments.experiment import NOT_REPRODUCED, VERDICTS
+from colangevin.lab.experiments.experiment import NOT_REPRODUCED, ORDERING, VERDICTS
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.records import Record, Records, read_records
 from colangevin.lab.experiments.residual_training import BASE, groups, lines_of, narrow_layers
@@ -42,6 +43,7 @@ def test_smoke(whole, tmp_path):
     assert set(results.figures()) == {
         "decay-and-steps",
         "starts",
+        "random-blocks",
         "norms",
         "blocks",
         "data",
@@ -53,6 +55,24 @@ def test_smoke(whole, tmp_path):
     assert residual.claims(part) and list(residual.figures(part)) == ["decay-and-steps"]
     alone = residual.figures(Records([records["schemes-resnet"]]))
     assert "starts" not in alone and "norms" not in alone, "panels without their own job"
+
+
+def test_one_block_from_random_labels_at_each_weight_decay(whole):
+    """Figure 6.13: block 4 has a barrier at 5e-4, where the others have a plateau."""
+    record = copy.deepcopy(whole[0]["random-labels"])
+    labels = {name: own for name, own in record.final["trainings"].items() if name[0] == "b"}
+    assert len(labels) == 12
+    for name, own in labels.items():
+        own["train_accuracy"] = [1.0]
+        wanted = {"0": ["monotone", "barrier"], "0.0005": ["barrier", "plateau"]}
+        block, _, decay = name.partition("-")
+        if decay in wanted:
+            own["paths"]["whole"]["shape"] = [wanted[decay][block != "b4"]]
+    claims = [c for c in residual.claims(Records([record])) if "from random labels" in c.text]
+    assert [(c.paper, c.verdict) for c in claims if c.text.startswith("line")] == [
+        *[("monotone", ORDERING), *[("barrier", ORDERING)] * 3],  # reduced
+        *[("barrier", ORDERING), *[("plateau", ORDERING)] * 3],
+    ]
 
 
 def test_lines_end_at_the_same_loss_and_blocks_begin_elsewhere(whole):

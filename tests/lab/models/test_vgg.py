@@ -38,6 +38,14 @@ def test_images_end_as_one_pixel(pixels):
     assert model(torch.zeros(3, 3, pixels, pixels)).shape == (3, 10)
 
 
+@pytest.mark.parametrize("norm", [True, False])
+def test_the_signal_reaches_the_output(norm):
+    """Without batch normalisation and with PyTorch's own weights it would be about 1e-4."""
+    torch.manual_seed(0)
+    outputs = VGG11(width=8, norm=norm)(torch.randn(64, 3, 16, 16))
+    assert outputs.std(dim=0).mean() > 0.03
+
+
 def test_only_the_named_layers_are_narrow():
     whole, narrow = VGG11(width=4), VGG11(width=4, narrow=(2, 9))
     sizes = [[layer[0].weight.shape[0] for layer in m.features] for m in (whole, narrow)]

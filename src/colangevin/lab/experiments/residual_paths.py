@@ -85,7 +85,7 @@ SCALES: dict[str, dict[str, Any]] = {
     "smoke": SMALL
     | TINY
     | {"runs": 1, "other_runs": 1, "train_images": 32, "test_images": 32, "path_images": 16}
-    | {"batch_size": 16, "block_points": 3},
+    | {"batch_size": 16, "block_points": 3, "label_decays": PAPER["label_decays"]},
     "laptop": SMALL
     | {"runs": 1, "other_runs": 1, "epochs": 6, "label_epochs": 12, "train_images": 2_000}
     | {"test_images": 1_000, "path_images": 300, "points": 21, "block_points": 11},

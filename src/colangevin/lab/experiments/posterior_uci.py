@@ -247,14 +247,15 @@ class Best:
     def __init__(self, ensemble: AdamEnsemble, inputs: Tensor, targets: Tensor) -> None:
         self._ensemble, self._inputs, self._targets = ensemble, inputs, targets
         self.losses = torch.full((len(ensemble.seeds),), torch.inf)
-        self.weights = {n: t.detach().clone() for n, t in ensemble._learned.items()}
+        self.weights = {n: t.detach().clone() for n, t in ensemble.parameters.items()}
+        self._model = ensemble.member(0)
 
     def look(self) -> None:
         """Compare the members' present weights with the best so far."""
         rows = torch.tensor(self._ensemble.active)
         losses = self._ensemble.evaluate(posterior.gaussian_loss, self._inputs, self._targets)
         better = losses < self.losses[rows]
-        for name, tensor in self._ensemble._learned.items():
+        for name, tensor in self._ensemble.parameters.items():
             self.weights[name][rows[better]] = tensor.detach()[better]
         self.losses[rows[better]] = losses[better]
 
@@ -262,11 +263,12 @@ class Best:
         """What the best weights say: [members, points, 2]; NaN for members that never did."""
         from torch.func import functional_call, vmap
 
-        template = self._ensemble._template
+        def of_one(own: dict[str, Tensor]) -> Tensor:
+            result: Tensor = functional_call(self._model, own, (inputs,))
+            return result
+
         with torch.no_grad():
-            found: Tensor = vmap(lambda own: functional_call(template, own, (inputs,)))(
-                self.weights
-            )
+            found = vmap(of_one)(self.weights)
         return torch.where(self.losses.isfinite().view(-1, 1, 1), found, torch.nan)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from colangevin.lab.experiments import partitioned
-from colangevin.lab.experiments.comparing import Measured, ahead, late
+from colangevin.lab.experiments.comparing import Measured, ahead
 from colangevin.lab.experiments.experiment import (
     NOT_REPRODUCED,
     ORDERING,
@@ -32,7 +34,7 @@ FULL: dict[str, Any] = {
     "train_points": 200,
     "test_points": 4_000,
     "batch_size": 10,
-    "steps": 20_000,
+    "steps": 100_000,
     "data": {"turns": 2.0, "noise": 0.1},
 }
 SCALES: dict[str, dict[str, Any]] = {
@@ -65,15 +67,23 @@ def jobs(settings: Settings) -> list[Job]:
 
 
 def rise(record: Record) -> list[float]:
-    """For each run, how much the test loss rises from its lowest value to the last tenth.
+    """For each run, how much the test loss has risen at the end: 0 for one that only falls.
+
+    It is the mean over the last tenth, minus the lowest mean over as many measurements.
 
     Example:
-        >>> history = {"test_loss": [[0.7], [0.2], [0.5]]}
+        >>> history = {"test_loss": [[0.7, 0.7], [0.2, 0.5], [0.5, 0.2]]}
         >>> [round(value, 6) for value in rise(Record("a", "b", 0, {}, history=history))]
-        [0.3]
+        [0.3, 0.0]
     """
-    lowest = [min(run) for run in zip(*record.series("test_loss"), strict=True)]
-    return [end - low for end, low in zip(late(record, "test_loss"), lowest, strict=True)]
+    runs = [list(run) for run in zip(*record.series("test_loss"), strict=True)]
+    return [_rise(run, max(1, len(run) // 10)) for run in runs]
+
+
+def _rise(losses: Sequence[float], width: int) -> float:
+    starts = range(len(losses) - width + 1)
+    means = [math.fsum(losses[start : start + width]) / width for start in starts]
+    return means[-1] - min(means)
 
 
 def figures(records: Records) -> dict[str, Figure]:
@@ -105,7 +115,7 @@ def claims(records: Records) -> list[Claim]:
     sgd = Measured(records["sgd"].settings["label"], rise(records["sgd"]))
     found = [
         Claim(
-            "rise of SGD's test loss from its lowest value",
+            "rise of SGD's test loss after its lowest value",
             "rises",
             sgd.text(3),
             REPRODUCED if _rises(sgd) else NOT_REPRODUCED,
@@ -148,6 +158,7 @@ EXPERIMENT = Experiment(
     figures=figures,
     table=table,
     claims=claims,
-    note="Ours, because the text does not state them: batches of 5 %, 20,000 steps, 5 runs",
-    times={"smoke": "4 s", "laptop": "1 min", "full": "3 min"},
+    note="Ours, because the text does not state them: batches of 5 %, 100,000 steps, 5 runs. "
+    "A rise is the mean loss over the last tenth minus the lowest mean over as long a time",
+    times={"smoke": "4 s", "laptop": "1 min", "full": "17 min"},
 )

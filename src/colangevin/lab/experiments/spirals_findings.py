@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from colangevin.lab.experiments.comparing import Measured, ahead
 from colangevin.lab.experiments.curves import say_bands
 from colangevin.lab.experiments.experiment import (
-    NOT_MEASURED,
     NOT_REPRODUCED,
     REPRODUCED,
     Claim,
@@ -135,9 +134,12 @@ def _on_regions(records: dict[str, Record]) -> list[Claim]:
         replace(quantity.ahead(*both), text=f"{quantity.label}: {data}")
         for quantity in (LATE_ACCURACY, LATE_LOSS)
     ]
-    why = "no measure of it is recorded; the picture shows the classifiers"
-    smooth = Claim(f"smoothness: {data}", "AdLaLa smoother", "–", NOT_MEASURED, why)
-    return [*found, smooth]
+    wiggles = [
+        Measured(r.settings["label"], [math.nan if v is None else v for v in r.final["curvature"]])
+        for r in both
+    ]
+    text = f"median curvature of the boundary: {data}"
+    return [*found, ahead(text, wiggles[0], wiggles[1:], sign=-1, digits=1)]
 
 
 def _on_grid(records: dict[str, Record], turns: str) -> list[Claim]:

@@ -263,22 +263,31 @@ def _softmax(diverse: Mapping[str, Row]) -> list[Claim]:
 
 
 def _kinds(found: Mapping[str, Mapping[str, Sequence[Row]]]) -> list[Claim]:
-    """Figure 6.21: groups of one kind of network."""
+    """Figures 6.21 and 6.23: groups of one kind of network."""
     made = []
     for kind, sign, word in (("A", -1, "falls"), ("C", 1, "rises")):
-        means = {
-            group: {
-                target: mean_std([r.shares[kind] for r in rows])[0] for target, rows in o.items()
-            }
-            for group, o in found.items()
-            if group != "diverse"
-        }
+        means = _shares(found, kind)
         for group, course in means.items():
             text = f"type {kind}, {WORDS[group]}: {word} with the test accuracy, %"
             made.append(_course(text, course, FALLS if sign < 0 else RISES, word))
         if "mlp" in means and len(means) > 1:
             made.append(_perceptrons(means, kind, sign))
+    both = _shares(found, "B, disagree")
+    if "cnn" in both:
+        text = "CNNs and the reference both disagree: falls with the test accuracy, %"
+        made.append(_course(text, both["cnn"], FALLS, "falls"))
     return made
+
+
+def _shares(
+    found: Mapping[str, Mapping[str, Sequence[Row]]], kind: str
+) -> dict[str, dict[str, float]]:
+    """Mean share of a type by group and target, for groups of one kind of network."""
+    return {
+        group: {t: mean_std([row.shares[kind] for row in rows])[0] for t, rows in own.items()}
+        for group, own in found.items()
+        if group != "diverse"
+    }
 
 
 def _perceptrons(means: Mapping[str, Mapping[str, float]], kind: str, sign: int) -> Claim:

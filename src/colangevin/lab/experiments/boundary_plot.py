@@ -70,17 +70,24 @@ def types(rows: Mapping[str, Mapping[str, Sequence[Any]]]) -> Figure:
 
 
 def maps(record: Record, reference: Tensor) -> Figure:
-    """Where the diverse set and the reference disagree, one panel per target accuracy."""
+    """Where CNNs and the reference disagree, one panel per target accuracy.
+
+    Without a group of CNNs it is the set of different kinds.
+    """
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    targets = record.final["groups"]["diverse"]
+    groups = record.final["groups"]
+    group = "cnn" if "cnn" in groups else "diverse"
+    targets = groups[group]
     figure = Figure(figsize=(3.4 * len(targets), 5.2), layout="constrained")
     axes = figure.subplots(1, len(targets), squeeze=False)[0]
     names = [f"{i} and {j}" for i, j in PAIRS]
     for axis, (target, own) in zip(axes, targets.items(), strict=True):
         labels = unpack(own["answers"]).float().argmax(dim=2)
+        if group == "cnn":  # of the first repetition
+            labels = labels[: record.settings["seeds"]]
         grid = (~diagnostics.agrees(labels)).int() + 2 * (~diagnostics.agrees(reference)).int()
         axis.imshow(
             grid.view(len(PAIRS), ALPHAS).numpy(),
@@ -94,6 +101,7 @@ def maps(record: Record, reference: Tensor) -> Figure:
         axis.set_yticks(range(len(PAIRS)), names, fontsize="x-small")
     patches = [Patch(facecolor=c, edgecolor="gray", label=n) for n, c in SHADES.items()]
     figure.legend(handles=patches, loc="outside lower center", ncols=2, fontsize="small")
+    figure.suptitle(f"networks: {WORDS[group]}", fontsize="small", color="gray")
     return figure
 
 

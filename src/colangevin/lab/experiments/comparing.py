@@ -115,7 +115,7 @@ class Lead(NamedTuple):
     Attributes:
         by: mean of the differences.
         error: its standard error; NaN if there are fewer than two runs.
-        wins: runs in which it is better.
+        wins: runs in which it is better; None if runs have no seed in common.
         runs: how many were compared.
         lost: runs in which it diverged and the other did not.
         more: runs that only one of the two has.
@@ -124,7 +124,7 @@ class Lead(NamedTuple):
 
     by: float
     error: float
-    wins: int
+    wins: int | None
     runs: int
     lost: int = 0
     more: int = 0
@@ -146,6 +146,8 @@ class Lead(NamedTuple):
             return ""
         by = f"{self.by:+.{digits}f}"
         by += f" ± {self.error:.{digits}f} (standard error)" if self.runs > 1 else ""
+        if self.wins is None:
+            return f" ({by})"
         runs = f"{self.runs} run{'' if self.runs == 1 else 's'}"
         runs += " that both have" if self.more else ""
         lost = f", diverged alone in {self.lost}" if self.lost else ""
@@ -178,6 +180,18 @@ def lead(best: Measured, other: Measured, sign: int = 1) -> Lead:
     if left and its_left:  # but no run of both
         return Lead(math.nan, math.nan, 0, 0, lost)
     return Lead(math.inf if left else -math.inf, 0.0, 0, 0)
+
+
+def lead_of_means(best: Measured, other: Measured) -> Lead:
+    """Compare the means of two methods whose runs have other seeds; more is better.
+
+    Example:
+        >>> lead_of_means(Measured("A", [9.0, 9.2, 9.4]), Measured("B", [8.0, 8.2, 8.4])).text(2)
+        ' (+1.00 ± 0.16 (standard error))'
+    """
+    (mean, deviation, count), (level, spread, runs) = map(mean_std, (best.values, other.values))
+    errors = [own / math.sqrt(max(1, n)) for own, n in ((deviation, count), (spread, runs))]
+    return Lead(mean - level, math.hypot(*errors), None, min(count, runs))
 
 
 def verdict(leads: Iterable[Lead]) -> str:

@@ -294,7 +294,8 @@ EXPERIMENT = Experiment(
     data=("mnist",),
     note="Ours, because the text does not state them: networks and steps of figure 3.3 (100 nodes "
     "and 3 epochs on MNIST, 20 nodes and 20,000 steps on one turn and on trigonometric data), "
-    "AdLaLa's settings on both, 3 epochs on MNIST and 300 on the two-turn spiral in figure 6.1A, "
+    "AdLaLa's settings on both, a = 6, h of Adam in figures 3.3 to 3.5, two turns in figures 6.1A "
+    "and 6.17, 3 epochs on MNIST and 300 on the two-turn spiral in figure 6.1A, "
     "100 epochs (20 for wide networks) in figure 6.17. MNIST losses are of 2,000 test images, "
     "those of wide networks of 1,000 test points. Surfaces are of one solution of Adam and one of "
     "AdLaLa; the thesis takes two of one optimizer",

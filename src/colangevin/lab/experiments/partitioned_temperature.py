@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from colangevin.lab.experiments import ensembles, partitioned
@@ -57,8 +58,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 WORDS = {"langevin": "Langevin", "lol": "LOL"}
 BEST = 1e-5
-TOO_HIGH = {"langevin": 1e-4, "lol": BEST}
-"""Temperatures above it are too high; of Langevin the text says only that there are such."""
+TOO_HIGH = {"langevin": (1e-3,), "lol": (1e-4, 1e-3)}
+"""Temperatures that are too high; of Langevin the text says only that there are such."""
 
 
 def jobs(settings: Settings) -> list[Job]:
@@ -156,7 +157,7 @@ def claims(records: Records) -> list[Claim]:
             continue
         for text, others in (
             ("at lower temperatures", [r for tau, r in by.items() if tau < BEST]),
-            ("at higher temperatures", [r for tau, r in by.items() if tau > TOO_HIGH[kind]]),
+            (f"at {_listed(TOO_HIGH[kind])}", [by[tau] for tau in TOO_HIGH[kind] if tau in by]),
         ):
             if others:
                 measured = [LATE_ACCURACY.of(r) for r in others]
@@ -170,6 +171,10 @@ def claims(records: Records) -> list[Claim]:
         if kind == "lol" and 1e-3 in by:
             found.append(_unusable(by[1e-3]))
     return found
+
+
+def _listed(temperatures: Sequence[float]) -> str:
+    return " and ".join(f"{tau:g}" for tau in temperatures)
 
 
 def _unusable(record: Record) -> Claim:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from colangevin.diagnostics import weight_distributions
 from colangevin.ensemble import Ensemble
@@ -117,7 +118,19 @@ def seen(ensemble: Ensemble, start: Sequence[torch.Tensor]) -> dict[str, Any]:
             still = ((values - first).abs() < 1e-3).double().flatten(1).mean(dim=1)
             found["moved"] = ensembles.everyone(ensemble, moved)
             found["unmoved"] = ensembles.everyone(ensemble, still)
+    found["zeros"] = ensembles.everyone(ensemble, torch.tensor([*map(near_zero, members)]))
     return found
+
+
+def near_zero(model: nn.Module) -> float:
+    """Share of the weights and biases of a perceptron that are below 0.01.
+
+    Example:
+        >>> near_zero(nn.Linear(2, 1).requires_grad_(False).apply(lambda m: m.weight.zero_()))
+        0.6666666865348816
+    """
+    values = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    return float((values.abs() < 0.01).float().mean())
 
 
 def run(job: Job, log: Log) -> None:

@@ -162,7 +162,7 @@ def claims_on_courses(records: Records) -> list[Claim]:
                 text = f"test accuracy of {label}, %"
                 place = _ordered(own, stated, MARKS.index(step), name)
                 found.append(number(text, (100 * value, None), Measured(label, runs), place))
-        found += _excited(spiral, own)
+        found += _excited(spiral, own) + _larger(spiral, own)
         if spiral == "four":
             found += _near_zero(own, "four turns, 500 nodes")
     return found
@@ -202,6 +202,42 @@ def _excited(spiral: str, own: Mapping[str, Record | None]) -> list[Claim]:
     return found
 
 
+def _larger(spiral: str, own: Mapping[str, Record | None]) -> list[Claim]:
+    """SGLD gives much larger values to the parameters than AdLaLa."""
+    noisy, adaptive = own.get("sgld"), own.get("adlala")
+    if noisy is None or adaptive is None:
+        return []
+    sizes = {
+        record.settings["label"]: [last(record)[layer]["deviation"] for layer in ("w1", "b1")]
+        for record in (noisy, adaptive)
+    }
+    right = all(a > b for a, b in zip(*sizes.values(), strict=True))
+    ours = "; ".join(f"{name} {w1:.2f} and {b1:.2f}" for name, (w1, b1) in sizes.items())
+    text = f"deviations of input weights and biases at the end, {spiral} turns"
+    return [Claim(text, "SGLD > AdLaLa", ours, REPRODUCED if right else NOT_REPRODUCED)]
+
+
+def _worst(pools: Mapping[str, Record]) -> list[Claim]:
+    """The worst run has more weights and biases near zero than the best one."""
+    found = []
+    for name in ("adam", "lol"):
+        seen = last(pools[name]) if name in pools else {}
+        if "zeros" not in seen:
+            continue
+        runs = sorted(
+            (100 * a, 100 * z)
+            for a, z in zip(seen["accuracy"], seen["zeros"], strict=True)
+            if a is not None and z is not None
+        )
+        (low, many), (high, few) = runs[0], runs[-1]
+        label = pools[name].settings["label"]
+        text = f"weights and biases below 0.01 in the worst and the best run, %: {label}"
+        ours = f"worst run (test accuracy {low:.1f}) {many:.1f}; best run ({high:.1f}) {few:.1f}"
+        verdict = REPRODUCED if many > few else NOT_REPRODUCED
+        found.append(Claim(text, "more in the worst run", ours, verdict))
+    return found
+
+
 def claims_on_pools(pools: Mapping[str, Record]) -> list[Claim]:
     """Figure 3.8 and the text beside it."""
     found = []
@@ -218,6 +254,7 @@ def claims_on_pools(pools: Mapping[str, Record]) -> list[Claim]:
         text = "test accuracy over 100 runs, two turns, %"
         found.append(ahead(text, measured["adlala-0.5"], others, digits=1))
     found += _near_zero(pools, "two turns, 20 nodes") + _sizes(pools) + _gaps(measured)
+    found += _worst(pools)
     return found
 
 
@@ -270,10 +307,10 @@ def _sizes(pools: Mapping[str, Record]) -> list[Claim]:
             verdict = REPRODUCED if (two > one) is larger else NOT_REPRODUCED
             found.append(Claim(text, stated, f"w2 {two:.2f}, w1 {one:.2f}", verdict))
     if "lol" in pools:
-        largest = max(last(pools["lol"])[layer]["largest"] for layer in ("w1", "w2"))
+        largest = max(last(pools["lol"])[layer]["largest"] for layer in ("w1", "b1"))
         verdict = REPRODUCED if 30 <= largest <= 300 else NOT_REPRODUCED
         why = "taken as between 30 and 300"
-        text = "largest weight of LOL"
+        text = "largest weight or bias of LOL's first layer"
         found.append(Claim(text, "of order 100", f"{largest:.0f}", verdict, why))
     return found
 

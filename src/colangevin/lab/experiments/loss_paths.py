@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colangevin.diagnostics import Line, loss_paths
+from colangevin.diagnostics import Line, loss_paths, relative_distance
 from colangevin.ensemble import Ensemble
 from colangevin.lab.data import Spiral, Trigonometric
 from colangevin.lab.experiments import datasets, partitioned
@@ -72,6 +72,10 @@ ADLALA = {
 }
 IMAGE_ADLALA = {**ADLALA, "h": 0.2, "tau": 1e-6, "sigma": 1e-3, "gamma": 1.0}
 """Figure 3.3 does not state AdLaLa's settings on MNIST."""
+AGAIN = "adam again"
+"""Adam once more, from the same first weights with other batches: the second end of a surface."""
+OTHER = 500
+"""How far the seeds of these batches are from the others."""
 
 
 class Data(NamedTuple):
@@ -94,7 +98,7 @@ def jobs(settings: Settings) -> list[Job]:
         "batch_size": 128,
     }
     turns = {"epochs": settings["turn_epochs"], "batch_size": 25, "train_points": 500, "tests": 500}
-    both = {"adam": ADAM, "adlala": ADLALA}
+    both = {"adam": ADAM, "adlala": ADLALA, AGAIN: {**ADAM, "again": True}}
     surface = {"lines": "methods", "surface": settings["surface_points"]}
     plane = {**shared, **turns, **surface, "widths": [20], "methods": both}
     spiral = {
@@ -106,10 +110,11 @@ def jobs(settings: Settings) -> list[Job]:
     }
     two = {"data": {"turns": 2.0}}
     narrow, wide = settings["narrow"], settings["wide"]
-    mnist_methods = {"adam": {"kind": "adam", "h": 1e-3}, "adlala": IMAGE_ADLALA}
+    image_adam = {"kind": "adam", "h": 1e-3}
+    image_both = {"adam": image_adam, "adlala": IMAGE_ADLALA, AGAIN: {**image_adam, "again": True}}
     lines = {"lines": "starts", "widths": [50, 50]}
     found = {
-        "methods-mnist": {**shared, **images, **surface, "widths": [100], "methods": mnist_methods},
+        "methods-mnist": {**shared, **images, **surface, "widths": [100], "methods": image_both},
         "methods-one": {**plane, "task": "spiral", "data": {"turns": 1.0}},
         "methods-two": {**plane, "task": "spiral", **two},
         "methods-trigonometric": {**plane, "task": "trigonometric", "data": {"scale": 6.0}},
@@ -192,6 +197,12 @@ def _state(found: Mapping[str, Ensemble], ensemble: Ensemble) -> dict[str, Any]:
 
 
 def _make(settings: Settings, method: Mapping[str, Any], seeds: Sequence[int]) -> Ensemble:
+    if method.get("again"):
+        return AdamEnsemble(
+            lambda seed: _first(settings, seed - OTHER),
+            [seed + OTHER for seed in seeds],
+            lr=method["h"],
+        )
     if method["kind"] == "adam":
         return AdamEnsemble(lambda: network(settings), seeds, lr=method["h"])
     return Ensemble(
@@ -199,6 +210,12 @@ def _make(settings: Settings, method: Mapping[str, Any], seeds: Sequence[int]) -
         seeds,
         method=lambda model: partitioned.optimizer(model, method),
     )
+
+
+def _first(settings: Settings, seed: int) -> nn.Module:
+    """The network that an ensemble makes for a seed."""
+    torch.manual_seed(seed)
+    return network(settings)
 
 
 def run(job: Job, log: Log) -> None:
@@ -214,17 +231,32 @@ def run(job: Job, log: Log) -> None:
         name: [one.member(i).state_dict() for i in range(len(seeds))]
         for name, one in trained.items()
     }
+    measured = {name: one for name, one in trained.items() if name != AGAIN}
     lines = lines_of(settings, starts, ends)
     tests = data.test_inputs, data.test_targets
     paths = loss_paths(model, lines, loss, *tests, settings["points"], at_once=_at_once(settings))
     final: dict[str, Any] = {
         "paths": by_line(paths),
-        "accuracy": {n: one.evaluate(accuracy, *tests) for n, one in trained.items()},
-        "loss": {n: one.evaluate(loss, *tests) for n, one in trained.items()},
+        "accuracy": {n: one.evaluate(accuracy, *tests) for n, one in measured.items()},
+        "loss": {n: one.evaluate(loss, *tests) for n, one in measured.items()},
     }
     if "surface" in settings:
         final["surface"] = surface(settings, model, starts, ends, tests)
+        final["apart"] = [
+            apart(model, *three) for three in zip(starts, ends["adam"], ends["adlala"], strict=True)
+        ]
     log.finish(**final)
+
+
+def apart(model: nn.Module, start: Any, one: Any, two: Any) -> float:
+    """How far two solutions are from each other, over the way from the start to the first.
+
+    Example:
+        >>> states = [{"weight": torch.full((1, 1), value)} for value in (1.0, 3.0, 4.0)]
+        >>> apart(nn.Linear(1, 1, bias=False), *states)
+        0.5
+    """
+    return relative_distance(model, one, two) / relative_distance(model, one, start)
 
 
 def _at_once(settings: Settings) -> int:
@@ -239,6 +271,8 @@ def lines_of(
     found = {}
     for run_, start in enumerate(starts):
         for name, solutions in ends.items():
+            if name == AGAIN:
+                continue
             end = solutions[run_]
             if settings["lines"] == "layers":
                 found[f"all/{run_}"] = Line(start, end)
@@ -262,7 +296,7 @@ def surface(
     tests: tuple[Tensor, Tensor],
 ) -> dict[str, Any]:
     """Test losses on the planes of figure 3.5, as lines over α for each β: [runs, β, α]."""
-    first, second = list(ends)
+    first, second = "adam", AGAIN
     size = settings["surface"]
     lines = {}
     for run_, start in enumerate(starts):
@@ -297,7 +331,7 @@ EXPERIMENT = Experiment(
     "AdLaLa's settings on both, a = 6, h of Adam in figures 3.3 to 3.5, two turns in figures 6.1A "
     "and 6.17, 3 epochs on MNIST and 300 on the two-turn spiral in figure 6.1A, "
     "100 epochs (20 for wide networks) in figure 6.17. MNIST losses are of 2,000 test images, "
-    "those of wide networks of 1,000 test points. Surfaces are of one solution of Adam and one of "
-    "AdLaLa; the thesis takes two of one optimizer",
+    "those of wide networks of 1,000 test points. Surfaces are of two solutions of Adam, which "
+    "start from the same weights and have other batches",
     times={"smoke": "8 s", "laptop": "5 min", "full": "20 min"},
 )

@@ -254,11 +254,11 @@ def test_few_runs_are_compared_late_and_not_at_their_last_measurement() -> None:
             place,
             {"label": job, "part": "regions"},
             history={**steps, "test_accuracy": found, "test_loss": found},
-            final={"curvature": [[3.0, 3.1], [2.0, None]][place]},
+            final={"turning": [[3.0, 3.1], [2.0, None]][place]},
         )
         for place, (job, found) in enumerate(rows.items())
     )
     accuracy, loss, smooth = partitioned_spirals.claims(records)
     assert accuracy.ours.startswith("regions-adlala 84.2 ± 0.4")
     assert [accuracy.verdict, loss.verdict] == ["reproduced", "not reproduced"]
-    assert smooth.text.startswith("median curvature") and "diverged alone in 1" in smooth.why
+    assert smooth.text.startswith("turning") and "diverged alone in 1" in smooth.why

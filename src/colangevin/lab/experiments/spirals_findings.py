@@ -134,12 +134,12 @@ def _on_regions(records: dict[str, Record]) -> list[Claim]:
         replace(quantity.ahead(*both), text=f"{quantity.label}: {data}")
         for quantity in (LATE_ACCURACY, LATE_LOSS)
     ]
-    wiggles = [
-        Measured(r.settings["label"], [math.nan if v is None else v for v in r.final["curvature"]])
+    turns = [
+        Measured(r.settings["label"], [math.nan if v is None else v for v in r.final["turning"]])
         for r in both
     ]
-    text = f"median curvature of the boundary: {data}"
-    return [*found, ahead(text, wiggles[0], wiggles[1:], sign=-1, digits=1)]
+    text = f"turning of the boundary per length: {data}"
+    return [*found, ahead(text, turns[0], turns[1:], sign=-1, digits=1)]
 
 
 def _on_grid(records: dict[str, Record], turns: str) -> list[Claim]:

@@ -64,19 +64,19 @@ def with_momentum(methods: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, 
     }
 
 
+PLAIN: dict[str, dict[str, Any]] = {
+    "multirate": {"label": "multirate", "asleep": True},
+    "sgd": {"label": "SGD"},
+    "every-step": {"label": "others at zero every step", "asleep": True, "waking": False},
+}
 METHODS: dict[str, dict[str, dict[str, Any]]] = {
-    "digits": {
-        "multirate": {"label": "multirate", "asleep": True},
-        "sgd": {"label": "SGD"},
-        "every-step": {"label": "others at zero every step", "asleep": True, "waking": False},
-    },
+    "digits": PLAIN | with_momentum(PLAIN),
     "text": {
         "multirate": {"label": "multirate", "asleep": True},
         "sgd": {"label": "SGD"},
         "dropout": {"label": "SGD, dropout", "dropout": DROPPED},
     },
 }
-METHODS["digits"] |= with_momentum(METHODS["digits"])
 FIGURES = {"digits": "5.7", "text": "5.8"}
 VALID = Quantity("valid_loss", "validation loss", digits=3)
 NOTE = (

@@ -322,5 +322,5 @@ EXPERIMENT = Experiment(
     "pictures that are averaged over the ends of ten epochs instead of ten steps. Three turns "
     "have the settings of four. "
     f"{partitioned.LATE}",
-    times={"smoke": "12 s", "laptop": "5 min", "full": "1 h"},
+    times={"smoke": "12 s", "laptop": "5 min", "full": "15 min"},
 )

@@ -411,6 +411,6 @@ EXPERIMENT = Experiment(
     claims=claims,
     data=("cifar-10",),
     note=NOTE,
-    times={"smoke": "10 s", "laptop": "3 min", "full": "20 min", "imagenet": "50 min"},
+    times={"smoke": "10 s", "laptop": "3 min", "full": "2 h", "imagenet": "2 h 40 min"},
     gpus=True,
 )

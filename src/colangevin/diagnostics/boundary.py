@@ -106,16 +106,20 @@ def boundary_curvature(classifier: Classifier, extent: float = 1.2, grid: int = 
     """
     checks.positive("extent", extent)
     checks.count("grid", grid, least=2)
-    axis = torch.linspace(-extent, extent, grid)
-    x, y = torch.meshgrid(axis, axis, indexing="xy")
-    heights = predictions(classifier, x, y).numpy()
     found = NONE
-    for line in contours(axis.numpy(), heights, 0.5):
+    for line in boundary_lines(classifier, extent, grid):
         values = curvature(line)
         if len(values):
             total, squares = float(values.sum()), float((values**2).sum())
             found = found + Curvature(len(values), total, squares, float(values.max()))
     return found
+
+
+def boundary_lines(classifier: Classifier, extent: float, grid: int) -> Iterator[Array]:
+    """The pieces of the boundary between two classes in [-extent, extent]², as [points, 2]."""
+    axis = torch.linspace(-extent, extent, grid)
+    x, y = torch.meshgrid(axis, axis, indexing="xy")
+    return contours(axis.numpy(), predictions(classifier, x, y).numpy(), 0.5)
 
 
 def contours(

@@ -9,7 +9,9 @@ import torch
 import small_data
 from colangevin.lab.data.idx import ImageData
 from colangevin.lab.experiments import (
+    background,
     datasets,
+    loss_paths,
     partitioned,
     partitioned_noise,
     partitioned_overfitting,
@@ -205,6 +207,51 @@ def test_many_weights_near_zero_are_more_than_those_of_others(
     pools = {name: pool(name, near) for name, near in methods.items()}
     claims = [c for c in weight_findings.claims_on_pools(pools) if "below 0.01" in c.text]
     assert [claim.verdict for claim in claims] == verdicts
+
+
+@pytest.mark.parametrize(("worst", "verdict"), [(0.2, "reproduced"), (0.0, "not reproduced")])
+def test_zeros_of_the_worst_and_the_best_tenth_of_runs(worst: float, verdict: str) -> None:
+    record = pool("Adam", 0.0)
+    accuracies = [0.7, 0.8, *[0.9] * 16, 0.98, 0.99, None]  # the last one diverged
+    zeros = [worst, worst, *[0.5] * 16, 0.1, 0.1, None]
+    record.final["seen"][0].update(accuracy=accuracies, zeros=zeros)
+    (claim,) = weight_findings._worst({"adam": record})
+    assert claim.verdict == verdict
+    assert claim.ours.startswith(f"worst (test accuracy 75.0) {100 * worst:.1f}; best (")
+
+
+def test_weights_of_sgld_are_larger_only_if_biases_are_too() -> None:
+    records = {name: pool(name, 0.0) for name in ("sgld", "adlala")}
+    for name, sizes in {"sgld": (2.0, 2.0), "adlala": (1.0, 1.0)}.items():
+        seen = records[name].final["seen"][0]
+        seen["w1"], seen["b1"] = ({"deviation": size} for size in sizes)
+    assert weight_findings._larger("two", records)[0].verdict == "reproduced"
+    records["sgld"].final["seen"][0]["b1"] = {"deviation": 0.5}
+    assert weight_findings._larger("two", records)[0].verdict == "not reproduced"
+
+
+def test_eigenvalues_meet_where_their_arguments_are_equal() -> None:
+    apart, met = [-2.0, -1.0, 1.0, 2.0], [-1.0, -1.0, 1.0, 1.0]
+    final = {"RA-0": {"argument": [apart, met]}, "RA-1": {"argument": [apart, apart]}}
+    records = Records([Record("background", "averaging", 0, {}, final=final)])
+    for name, stated in (("RA-0", True), ("RA-1", False)):
+        assert background._crossing(records, name, stated).verdict == "reproduced"
+        assert background._crossing(records, name, not stated).verdict == "not reproduced"
+
+
+def test_adam_again_has_the_same_start_and_other_batches() -> None:
+    settings = loss_paths.EXPERIMENT.settings("smoke", None, 0)
+    job = next(job for job in loss_paths.jobs(settings) if job.name == "methods-two")
+    data = loss_paths.read_data(job.settings, None)
+    methods = job.settings["methods"]
+    once, again = (
+        loss_paths._make(job.settings, methods[name], [0, 1]) for name in ("adam", loss_paths.AGAIN)
+    )
+    for name, first in once.parameters.items():
+        assert torch.equal(first, again.parameters[name])
+    for ensemble in (once, again):
+        ensemble.epoch(loss_paths.loss, data.inputs, data.targets, batch_size=25)
+    assert any(not torch.equal(t, again.parameters[name]) for name, t in once.parameters.items())
 
 
 def test_weights_beyond_a_histogram_are_counted_in_its_legend() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from colangevin.diagnostics import boundary
+from colangevin.diagnostics.boundary import boundary_lines
 from colangevin.diagnostics.regions import Classifier
 from colangevin.ensemble import Ensemble
 from colangevin.lab.experiments import ensembles, partitioned
@@ -247,11 +247,8 @@ def turning(classifier: Classifier, extent: float, grid: int = 500, spacing: flo
         >>> abs(turning(disc, 1.2) - 2) < 0.1
         True
     """
-    axis = torch.linspace(-extent, extent, grid)
-    x, y = torch.meshgrid(axis, axis, indexing="xy")
-    heights = boundary.predictions(classifier, x, y).numpy()
     angles = length = 0.0
-    for line in boundary.contours(axis.numpy(), heights, 0.5):
+    for line in boundary_lines(classifier, extent, grid):
         places = np.concatenate([[0.0], np.hypot(*np.diff(line, axis=0).T).cumsum()])
         strides = np.arange(0.0, places[-1], spacing)
         steps = [np.diff(np.interp(strides, places, column)) for column in line.T]

@@ -309,6 +309,10 @@ def test_runs_from_a_barrier_are_compared_with_those_that_have_one(top, verdict)
     settings = {**residual.PAPER, "scale": "paper"}
     record = Record("residual-paths", "barrier-start", 0, settings, final={"trainings": trainings})
     claims = residual.claims(Records([record]))
+    plain = {**settings, "trainings": residual.parts(residual.FULL)["barrier-start"]}
+    others = residual.claims(Records([replace(record, settings=plain)]))
+    assert all("VGG-11 for the ResNet" in c.why for c in others if "from the barrier" in c.text)
+    assert not any("VGG-11 for the ResNet" in claim.why for claim in claims)
     test, train, faster = [c for c in claims if "start from the barrier" in c.text][:3]
     assert "91.12" in test.text and "99.86" in train.text
     assert faster.ours.endswith("no WD, as a start, with a barrier 1.275 ± 0.035 (2 runs)")

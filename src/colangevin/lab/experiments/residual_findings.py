@@ -69,6 +69,15 @@ class Found:
             for name, own in record.final["trainings"].items()
             if own.get("test_accuracy")
         }
+        self._options = {
+            f"{job}/{name}": own
+            for job, record in records.items()
+            for name, own in record.settings.get("trainings", {}).items()
+        }
+
+    def is_vgg(self, key: str) -> bool:
+        """Whether the network of a training is a VGG-11."""
+        return bool(self._options.get(key, {}).get("net") == "vgg")
 
     def has(self, *keys: str) -> bool:
         """Whether all of these trainings were made."""
@@ -411,7 +420,9 @@ def _from_barrier(found: Found, key: str, train: str, test: str) -> list[Claim]:
         claim = ahead(name, measure(key), [source], sign=sign, digits=digits)
         claim = claim.reduced(_trained_starts(found.line(scratch)))
         made.append(_unless_idle(found, claim, key, scratch))
-    return made + _shaped(found, text, key, "monotone", ["monotone"])
+    made += _shaped(found, text, key, "monotone", ["monotone"])
+    other = "VGG-11 for the ResNet" if found.is_vgg(scratch) else ""
+    return [claim.reduced(other) for claim in made]
 
 
 def _trained_starts(line: Mapping[str, Any]) -> str:

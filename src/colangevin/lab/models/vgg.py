@@ -26,7 +26,7 @@ class VGG11(nn.Module):
         classes: number of outputs.
         channels: channels of the images.
         norm: batch normalisation after every convolution. Without it they have biases, and all
-            weights are He's initial ones: with PyTorch's the signal dies out on its way.
+            initial weights are those of He et al.: with PyTorch's the signal dies out on its way.
         narrow: layers, 1 to 10, that have half as many channels or nodes (table 6.4).
 
     Raises:

@@ -7,7 +7,7 @@ import torch
 
 import small_data
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments import boundary_certainty, datasets, digit_images
+from colangevin.lab.experiments import boundary_certainty, boundary_plot, datasets, digit_images
 from colangevin.lab.experiments import boundary_digits as boundary
 from colangevin.lab.experiments import boundary_findings as findings
 from colangevin.lab.experiments import job_log as logs
@@ -217,4 +217,14 @@ def test_the_scale_of_the_thesis_has_its_networks(digits):
         group = run.optimizer.param_groups[0]
         assert (group["lr"], group["weight_decay"]) == (own["h"], own["decay"])
     sizes = [layer.out_features for layer in boundary.network(settings, "mlp")[1][::2]]
-    assert sizes == [500, 10]
+    assert sizes == [500, 500, 10]
+
+
+def test_certainty_is_that_of_a_repetition():
+    """Two networks agree, the two of the next repetition do not; all four would be half sure."""
+    record = faked({"97.5": [[0] * 4] * 2})["digits"]
+    own = {"answers": pack(answers([[0] * 4, [0] * 4, [1] * 4, [2] * 4]))}
+    record.final["groups"] = {"mlp": {"97.5": own}}
+    figure = boundary_plot.certainties(record, torch.zeros(2, 4, dtype=torch.long))
+    (line, *_) = figure.axes[0].lines
+    assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([100.0], [75.0])

@@ -31,6 +31,14 @@ def test_transformer_has_the_blocks_of_the_thesis():
     assert parameters(model) == 6 * block + (16 * 64 + 64) + 64 + 50 * 64 + 2 * 64 + 650
 
 
+def test_positions_are_as_large_as_embedded_patches():
+    torch.manual_seed(0)
+    model = VisionTransformer(patch=7, size=64)
+    vectors = model.embedding(torch.randn(500, 49))
+    for own in (model.token, model.position):
+        assert 0.5 < own.std() / vectors.std() < 3
+
+
 def test_transformer_reads_every_patch_at_its_place():
     torch.manual_seed(0)
     model = VisionTransformer(patch=14, size=16, blocks=1).eval()

@@ -18,6 +18,7 @@ from colangevin.lab.experiments.experiment import (
 
 Certainties: TypeAlias = Mapping[str, Mapping[str, Tensor]]
 """By kind of network and target accuracy: the networks' certainty of each image."""
+KINDS = {"mlp": "MLP", "cnn": "CNN", "vit": "ViT"}
 UNSURE = 0.8
 """The certainty of the reference up to which the thesis compares the kinds of networks."""
 MUCH = 0.1
@@ -74,7 +75,7 @@ def _lowest(kinds: Certainties, sure: Tensor) -> list[Claim]:
     least = all(means["cnn"][t] < own[t] for own in others.values() for t in own)
     higher = all(value - level >= MUCH for value in means["cnn"].values())
     ours = "; ".join(
-        f"{kind.upper()} {', '.join(f'{100 * value:.0f}' for value in own.values())}"
+        f"{KINDS[kind]} {', '.join(f'{100 * value:.0f}' for value in own.values())}"
         for kind, own in means.items()
     )
     text = f"certainty on the {int(hard.sum())} images of which the reference is at most 80 % sure"
@@ -108,7 +109,7 @@ def _uncorrelated(kinds: Certainties, sure: Tensor) -> Claim:
     limit = 2 / int(split.sum()) ** 0.5
     none = all(abs(value) < limit for values in found.values() for value in values)
     ours = "; ".join(
-        f"{kind.upper()} {', '.join(f'{value:.2f}' for value in values)}"
+        f"{KINDS[kind]} {', '.join(f'{value:.2f}' for value in values)}"
         for kind, values in found.items()
     )
     return Claim(

@@ -30,7 +30,7 @@ FALLS, RISES = (-1, -1), (1, 1)
 """From the first target to the second, and from there to the third."""
 CLEAR = 0.5
 """The least probability that the reference gives to each of the ten digits; the limit is ours."""
-WORDS = {"diverse": "different kinds", "mlp": "MLP", "cnn": "CNN", "vit": "ViT"}
+WORDS = {"diverse": "different kinds", **boundary_certainty.KINDS}
 KINDS = {
     "A: networks disagree, reference agrees": "A",
     "B: both disagree": "B, disagree",

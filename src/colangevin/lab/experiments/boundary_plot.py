@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from torch import Tensor
 
 from colangevin import diagnostics
 from colangevin.lab.experiments.curves import COLORS, shared_legend
 from colangevin.lab.experiments.digit_images import ALPHAS, PAIRS
 from colangevin.lab.experiments.job_log import unpack
-from colangevin.lab.experiments.records import Record
+from colangevin.lab.experiments.records import Record, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WORDS = {"diverse": "different kinds", "mlp": "MLPs", "cnn": "CNNs", "vit": "ViTs"}
+BARS = "bars: one standard deviation over repetitions, where there are several"
 SHADES = {
     "both agree": "#c8c8c8",
     "only the networks disagree (A)": "#4c72b0",
@@ -55,18 +55,22 @@ def types(rows: Mapping[str, Mapping[str, Sequence[Any]]]) -> Figure:
         for color, (group, targets) in zip(COLORS, rows.items(), strict=False):
             places = [float(target) for target in targets]
             values = [[row.shares[kind] for row in own] for own in targets.values()]
-            means = [float(np.mean(own)) for own in values]
-            spreads = [float(np.std(own)) for own in values]
-            style = {"marker": "o", "capsize": 3, "color": color}
-            axis.errorbar(places, means, spreads, label=WORDS[group], **style)
+            _with_spreads(axis, places, values, color=color, label=WORDS[group])
             axis.set_xticks(places)
         axis.set(xlabel="target test accuracy, %", ylabel=f"images of type {kind}, %")
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
     shared_legend(figure, axes)
-    text = "bars: one standard deviation over repetitions, where there are several"
-    figure.suptitle(text, fontsize="small", color="gray")
+    figure.suptitle(BARS, fontsize="small", color="gray")
     return figure
+
+
+def _with_spreads(
+    axis: Any, places: Sequence[float], values: Sequence[Sequence[float]], **style: str
+) -> None:
+    """Draw means of the values at each place, with bars where there are several."""
+    means, spreads, _ = zip(*map(mean_std, values), strict=True)
+    axis.errorbar(places, means, spreads, marker="o", capsize=3, **style)
 
 
 def maps(record: Record, reference: Tensor) -> Figure:
@@ -115,12 +119,16 @@ def certainties(record: Record, reference: Tensor) -> Figure:
     for axis, (group, targets) in zip(axes, groups.items(), strict=True):
         for color, (target, own) in zip(COLORS, targets.items(), strict=False):
             labels = unpack(own["answers"]).float().argmax(dim=2)
-            found = diagnostics.certainty_by_reference(labels, reference)
-            levels = [100 * level for level in found]
-            means = [100 * one.mean for one in found.values()]
-            axis.plot(levels, means, "o-", color=color, label=f"{target} %")
+            size = len(labels) if group == "diverse" else record.settings["seeds"]
+            parts = [
+                diagnostics.certainty_by_reference(part, reference) for part in labels.split(size)
+            ]
+            levels = [100 * level for level in parts[0]]
+            values = [[100 * part[level].mean for part in parts] for level in parts[0]]
+            _with_spreads(axis, levels, values, color=color, label=f"{target} %")
         axis.set(title=WORDS[group], xlabel="certainty of the reference, %")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("certainty of the networks, %")
     axes[0].legend(fontsize="small")
+    figure.suptitle(BARS, fontsize="small", color="gray")
     return figure

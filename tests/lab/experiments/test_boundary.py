@@ -228,3 +228,15 @@ def test_certainty_is_that_of_a_repetition():
     figure = boundary_plot.certainties(record, torch.zeros(2, 4, dtype=torch.long))
     (line, *_) = figure.axes[0].lines
     assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([100.0], [75.0])
+
+
+def test_networks_are_tested_as_often_as_their_kind_says(digits, monkeypatch):
+    settings = boundary.EXPERIMENT.settings("smoke", None, 0)
+    settings |= {"check": {"mlp": 2, "cnn": 5, "vit": 7}, "epochs": {"mlp": 5}, "targets": [100.0]}
+    images = torch.zeros(3, 28, 28, dtype=torch.uint8)
+    state = {"reference": [], "images": images, "networks": {}, "current": None}
+    work, tested = boundary.Work(settings, digits, None, state, 1), []
+    monkeypatch.setattr(boundary.Work, "going", lambda *about: True)
+    monkeypatch.setattr(boundary.Climb, "note", lambda way, reached, step, own: tested.append(step))
+    assert boundary.climb(work, "mlp/0", boundary.NINE["mlp1"], 0)
+    assert tested == [2, 4, 5]  # and at the end

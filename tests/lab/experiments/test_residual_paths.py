@@ -310,7 +310,10 @@ def test_runs_from_a_barrier_are_compared_with_those_that_have_one(top, verdict)
     record = Record("residual-paths", "barrier-start", 0, settings, final={"trainings": trainings})
     claims = residual.claims(Records([record]))
     plain = {**settings, "trainings": residual.parts(residual.FULL)["barrier-start"]}
-    others = residual.claims(Records([replace(record, settings=plain)]))
+    small = Records([replace(record, settings=plain)])
+    others = residual.claims(small)
+    rows = residual.EXPERIMENT.table(small).rows
+    assert [row[1] for row in rows] == ["no WD, as a start, VGG-11", "from the barrier, VGG-11"]
     assert all("VGG-11 for the ResNet" in c.why for c in others if "from the barrier" in c.text)
     assert not any("VGG-11 for the ResNet" in claim.why for claim in claims)
     test, train, faster = [c for c in claims if "start from the barrier" in c.text][:3]

@@ -25,6 +25,18 @@ MUCH = 0.1
 """What counts as much higher; the thesis has no number."""
 
 
+def repetitions(values: Tensor, group: str, seeds: int) -> tuple[Tensor, ...]:
+    """Cut what the networks of a group have found: one part per repetition.
+
+    Networks of different kinds have one repetition.
+
+    Example:
+        >>> [len(repetitions(torch.zeros(4, 3), group, 2)) for group in ("cnn", "diverse")]
+        [2, 1]
+    """
+    return values.split(len(values) if group == "diverse" else seeds)
+
+
 def certainty_of(labels: Tensor, seeds: int) -> Tensor:
     """Certainty of each image, mean over the repetitions of so many seeds.
 

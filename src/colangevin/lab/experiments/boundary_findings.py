@@ -109,8 +109,8 @@ def rows_of(record: Record) -> dict[str, dict[str, list[Row]]]:
         found[group] = {
             target: [
                 row_of(part, reference)
-                for part in answers_of(own).split(
-                    record.settings["seeds"] if group != "diverse" else len(own["members"])
+                for part in boundary_certainty.repetitions(
+                    answers_of(own), group, record.settings["seeds"]
                 )
             ]
             for target, own in targets.items()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from colangevin import diagnostics
+from colangevin.lab.experiments.boundary_certainty import repetitions
 from colangevin.lab.experiments.curves import COLORS, shared_legend
 from colangevin.lab.experiments.digit_images import ALPHAS, PAIRS
 from colangevin.lab.experiments.job_log import unpack
@@ -90,8 +91,7 @@ def maps(record: Record, reference: Tensor) -> Figure:
     names = [f"{i} and {j}" for i, j in PAIRS]
     for axis, (target, own) in zip(axes, targets.items(), strict=True):
         labels = unpack(own["answers"]).float().argmax(dim=2)
-        if group == "cnn":  # of the first repetition
-            labels = labels[: record.settings["seeds"]]
+        labels = repetitions(labels, group, record.settings["seeds"])[0]
         grid = (~diagnostics.agrees(labels)).int() + 2 * (~diagnostics.agrees(reference)).int()
         axis.imshow(
             grid.view(len(PAIRS), ALPHAS).numpy(),
@@ -119,9 +119,9 @@ def certainties(record: Record, reference: Tensor) -> Figure:
     for axis, (group, targets) in zip(axes, groups.items(), strict=True):
         for color, (target, own) in zip(COLORS, targets.items(), strict=False):
             labels = unpack(own["answers"]).float().argmax(dim=2)
-            size = len(labels) if group == "diverse" else record.settings["seeds"]
             parts = [
-                diagnostics.certainty_by_reference(part, reference) for part in labels.split(size)
+                diagnostics.certainty_by_reference(part, reference)
+                for part in repetitions(labels, group, record.settings["seeds"])
             ]
             levels = [100 * level for level in parts[0]]
             values = [[100 * part[level].mean for part in parts] for level in parts[0]]

@@ -75,6 +75,10 @@ class Found:
             for name, own in record.settings.get("trainings", {}).items()
         }
 
+    def title(self, key: str) -> str:
+        """What a training is called, with its VGG-11 where its job does not name it."""
+        return f"{label(key)}, VGG-11" if self.is_vgg(key) and "vgg" not in key else label(key)
+
     def is_vgg(self, key: str) -> bool:
         """Whether the network of a training is a VGG-11."""
         return bool(self._options.get(key, {}).get("net") == "vgg")
@@ -170,7 +174,7 @@ def table(records: Records) -> Table:
         rows.append(
             [
                 key.partition("/")[0],
-                label(key),
+                found.title(key),
                 found.accuracy(key).text(1),
                 f"{mean_std(found.measured(key, 'train_accuracy', 100.0).values)[0]:.1f}",
                 shapes(whole) if whole else "–",

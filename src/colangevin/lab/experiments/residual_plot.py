@@ -81,7 +81,7 @@ def figures(records: Records) -> dict[str, Figure]:
     drawn: dict[str, Figure] = {}
     for name, panels in PANELS.items():
         chosen = [
-            (title, {label(key): found.line(key) for key in keys if found.has(key)})
+            (title, {found.title(key): found.line(key) for key in keys if found.has(key)})
             for title, keys in panels
         ]
         # One line alone compares nothing: the job that the panel is about has no record yet.

@@ -37,6 +37,13 @@ def look(monkeypatch: pytest.MonkeyPatch, **variables: str) -> tuple[str | None,
     return None if found is None else found._name, library.reason()
 
 
+def replace(path: Path, content: bytes) -> None:
+    """Another file of that name: to write over a library that is loaded would end this process."""
+    path.unlink()
+    path.write_bytes(content)
+    path.chmod(0o700)
+
+
 @needs_compiler
 def test_compiled_once_and_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, reason = look(monkeypatch)
@@ -110,11 +117,43 @@ def test_unsafe_files_are_not_loaded(folder: Path, monkeypatch: pytest.MonkeyPat
 
 @needs_compiler
 def test_a_damaged_file_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = cache.folder() / cache.file_name(building.find_compiler(), "kernels")
-    path.write_bytes(b"nothing")
-    path.chmod(0o700)
-    assert look(monkeypatch) == (str(path), None)
+    name, _ = look(monkeypatch)
+    path = Path(str(name))
+    replace(path, b"nothing")
+    assert look(monkeypatch) == (name, None)
     assert path.stat().st_size > 1000
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [1000, 20000])
+def test_a_cut_file_does_not_end_the_process(folder: Path, size: int) -> None:
+    """A power failure may leave one. To load it ended every process by SIGBUS."""
+    if (building.FOLDER / "_kernels.so").exists():
+        pytest.skip("the package has compiled kernels, and a new process finds them")
+    command = [sys.executable, "-c", PROBE]
+    whole = subprocess.run(command, text=True, capture_output=True, timeout=120).stdout.strip()
+    path = Path(whole)
+    content = path.read_bytes()
+    path.write_bytes(content[:size])
+    again = subprocess.run(command, text=True, capture_output=True, timeout=120)
+    assert (again.returncode, Path(again.stdout.strip()).read_bytes()) == (0, content)
+    assert list(folder.iterdir()) == [path]
+
+
+@needs_compiler
+def test_one_changed_byte_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, _ = look(monkeypatch)
+    path = Path(str(name))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    replace(path, content)
+    beginning = path.name.rpartition("-")[0]
+    assert cache.find(folder, beginning) is None and not path.exists()
+
+
+def test_a_compiler_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, reason = look(monkeypatch, CC='gcc "x')
+    assert name is None and reason and "CC='gcc \"x' cannot be read" in reason
 
 
 def test_what_belongs_to_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +175,7 @@ def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_name_changes_with_what_the_file_depends_on() -> None:
     names = {
-        cache.file_name(building.Compiler((command,), version), name)
+        cache.stem(building.Compiler((command,), version), name)
         for name in building.LIBRARIES
         for command in ("cc", "other")
         for version in ("gcc 12", "gcc 13", "clang 15")

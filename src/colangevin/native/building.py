@@ -77,7 +77,10 @@ def find_compiler() -> Compiler:
     wish = os.environ.get("CC")
     names = [wish] if wish else ["cc", "gcc", "clang"]
     for name in names:
-        command = tuple(shlex.split(name))
+        try:
+            command = tuple(shlex.split(name))
+        except ValueError as error:
+            raise BuildError(f"CC={name!r} cannot be read as a command: {error}") from error
         if command and shutil.which(command[0]):
             return Compiler(command, _run((*command, "--version")))
     raise BuildError(f"no C compiler ({', '.join(names)}) was found on PATH")

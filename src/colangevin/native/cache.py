@@ -53,14 +53,45 @@ def check_owned(path: Path) -> None:
         raise UnsafeError(f"{path} may be written to by others")
 
 
-def file_name(compiler: Compiler, name: str) -> str:
-    """A name for a compiled library that changes with all that it depends on."""
+def stem(compiler: Compiler, name: str) -> str:
+    """The beginning of a library's file name, which changes with all that it depends on."""
     parts = [platform.platform(), _processor(), compiler.version, *compiler.command]
     parts += flags(compiler, portable=False)
     digest = hashlib.sha256("\n".join(parts).encode())
     for path in sources():
         digest.update(path.read_bytes())
-    return f"{name}-{digest.hexdigest()[:32]}.so"
+    return f"{name}-{digest.hexdigest()[:32]}"
+
+
+def find(place: Path, beginning: str) -> Path | None:
+    """The whole library of that beginning; files that are not what their name says are removed.
+
+    The name ends with a checksum. To load a file that was cut, by a power failure or a full disk,
+    would end the process.
+
+    Raises:
+        UnsafeError: if others own the file or may write to it.
+    """
+    for path in sorted(place.glob(f"{beginning}-*.so")):
+        check_owned(path)
+        if path.name == _sealed_name(path, beginning):
+            return path
+        path.unlink(missing_ok=True)
+    return None
+
+
+def keep(new: Path, place: Path, beginning: str) -> Path:
+    """Move a library into the cache, under a name with its checksum, when it is on the disk."""
+    new.chmod(0o700)
+    with open(new, "rb") as file:
+        os.fsync(file.fileno())
+    path = place / _sealed_name(new, beginning)
+    os.replace(new, path)
+    return path
+
+
+def _sealed_name(path: Path, beginning: str) -> str:
+    return f"{beginning}-{hashlib.sha256(path.read_bytes()).hexdigest()[:32]}.so"
 
 
 def _processor() -> str:

@@ -132,15 +132,22 @@ def _packaged(name: str) -> ctypes.CDLL:
 
 def _cached(name: str) -> ctypes.CDLL:
     compiler = building.find_compiler()
-    path = cache.folder() / cache.file_name(compiler, name)
-    if path.exists():
-        cache.check_owned(path)
+    folder, beginning = cache.folder(), cache.stem(compiler, name)
+    path = cache.find(folder, beginning)
+    if path is not None:
         try:
             return ctypes.CDLL(str(path))
         except OSError:
-            path.unlink()
-    _compile(path, name, compiler)
-    return ctypes.CDLL(str(path))
+            path.unlink(missing_ok=True)
+    # Several processes may compile at once: each has a file of its own, and only a good one is kept.
+    handle, temporary = tempfile.mkstemp(suffix=".so", prefix="new-", dir=folder)
+    os.close(handle)
+    new = Path(temporary)
+    try:
+        _compile(new, name, compiler)
+        return ctypes.CDLL(str(cache.keep(new, folder, beginning)))
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _private(name: str) -> ctypes.CDLL:
@@ -156,20 +163,9 @@ def _private(name: str) -> ctypes.CDLL:
 
 
 def _compile(path: Path, name: str, compiler: building.Compiler) -> None:
-    """Compile and try a library under a name of its own, so that only a good one gets ``path``.
-
-    Several processes may do so at once: each has its own, and the last one stays.
-    """
-    handle, temporary = tempfile.mkstemp(suffix=".so", prefix="new-", dir=path.parent)
-    os.close(handle)
-    new = Path(temporary)
-    try:
-        building.build(compiler, name, new, portable=False)
-        _try(new, name)
-        new.chmod(0o700)
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
+    """Compile a library and try it in a process of its own."""
+    building.build(compiler, name, path, portable=False)
+    _try(path, name)
 
 
 def _try(path: Path, name: str) -> None:

@@ -10,6 +10,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 
 import colangevin as cl
 from optimizer_cases import (
@@ -58,6 +63,23 @@ def storages(value: Any) -> set[int]:
 
 
 class TestResuming:
+    @pytest.mark.parametrize("full", [True, False])
+    @every_constraint
+    def test_by_torch_distributed_checkpoint(self, constraint: str, full: bool) -> None:
+        """It takes no key of a group that a new optimizer's group lacks."""
+        options = StateDictOptions(full_state_dict=full)
+        model = network()
+        optimizer = optimizer_for(model, constraint, "OBA", TEMPERATURE, seed=1)
+        train(model, optimizer, range(4))
+        saved = get_optimizer_state_dict(model, optimizer, options=options)
+        resumed = network(seed=9)
+        resumed.load_state_dict(model.state_dict())
+        second = optimizer_for(resumed, constraint, "OBA", TEMPERATURE, seed=2)
+        set_optimizer_state_dict(resumed, second, saved, options=options)
+        for one, own in ((model, optimizer), (resumed, second)):
+            train(one, own, range(4, 8))
+        assert same(values_of(second), values_of(optimizer))
+
     @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
     @every_scheme
     @every_constraint

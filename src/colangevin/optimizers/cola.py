@@ -204,7 +204,8 @@ class CoLA(Optimizer):
         group = refuse_unknown(param_group, self._replicas.options)
         own = {name: group.pop(name) for name in GROUP_OPTIONS if name in group}
         group.update(resolve(own, self._given))
-        group["fallbacks"] = 0
+        # Loading in torch.distributed.checkpoint takes no keys that a new group lacks.
+        group["fallbacks"] = group["iterations"] = 0
         placing.refuse_duplicates(group, self.param_groups)
         super().add_param_group(group)
         index = len(self.param_groups) - 1

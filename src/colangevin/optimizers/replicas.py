@@ -2,10 +2,17 @@
 
 At the first step every process tells the others its rules, its settings, its seed and a checksum
 of its weights. So a mistake is one clear error on all of them, before anything moves.
+
+Later, at every k-th step, each leaves a checksum in the store of the process group, where it is
+compared with that of the first to come. Nobody waits for anybody: a process may have ended before
+the others, as in ``DistributedDataParallel.join``. What was found is an error at the next step,
+which no process reaches before all have made this one.
 """
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +25,7 @@ from colangevin.errors import ReplicaError
 from colangevin.optimizers.doors import Door
 from colangevin.optimizers.noise import bit_sum
 from colangevin.optimizers.placing import names_of
-from colangevin.optimizers.private import is_sharded, local_of
+from colangevin.optimizers.private import is_sharded, local_of, shared_store
 
 COMPARED = (
     "lr",
@@ -50,6 +57,7 @@ class Card(NamedTuple):
         given: whether the user has chosen the seed.
         every: after how many steps weights are compared.
         sums: for each parameter, which part of it lies here, and a checksum of that part.
+        token: a random word, for what they leave in the store later.
     """
 
     rank: int
@@ -59,6 +67,7 @@ class Card(NamedTuple):
     given: bool
     every: int
     sums: list[tuple[tuple[int, ...], int]]
+    token: str
 
 
 class Replicas:
@@ -80,6 +89,7 @@ class Replicas:
         self._every = checks.count("check_replicas", every, least=0)
         self._calls = 0
         self._watch: Door | None = None
+        self._prefix: str | None = None
         self.chain: int | None = None
         """The number of this process's chain, where chains are independent."""
 
@@ -93,7 +103,7 @@ class Replicas:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_group": None, "_calls": 0, "_watch": None, "chain": None}
+        return {**self.__dict__, "_group": None, "_calls": 0, "_watch": None, "_prefix": None, "chain": None}
 
     def meet(self, groups: Sequence[dict[str, Any]], given: bool) -> None:
         """Agree with the others at the first step; compare weights there and at every k-th.
@@ -103,20 +113,28 @@ class Replicas:
                 processes are chains of their own and others are not.
             ReplicaError: if weights differ.
         """
-        calls = self._calls
+        calls, every = self._calls, self._every
         if self._watch is not None and not self._watch.look():
             self._watch = None
-        if calls == 0 or (self._every and calls % self._every == 0):
-            parameters = [p for group in groups for p in group["params"]]
-            if self._independent:
-                self.chain = chain_of(parameters, self._group)
-                for circle in circles_of(parameters, self._group)[:1] if calls == 0 else ():
-                    self._watch = Door(circle, independent=True)
-            else:
-                circles = circles_of(parameters, self._group)
-                if circles and (calls == 0 or self._differ(parameters, circles)):
-                    self._agree(groups, given, circles)
+        if calls == 0:
+            self._begin(groups, given)
+        elif self._prefix is not None and every:
+            if calls > 1 and (calls - 1) % every == 0:
+                self._read()
+            if calls % every == 0:
+                self._write(groups, calls)
         self._calls = calls + 1
+
+    def _begin(self, groups: Sequence[dict[str, Any]], given: bool) -> None:
+        parameters = [p for group in groups for p in group["params"]]
+        circles = circles_of(parameters, self._group)
+        if not self._independent:
+            if circles:
+                self._agree(groups, given, circles)
+            return
+        self.chain = chain_of(parameters, self._group)
+        for circle in circles[:1]:
+            self._watch = Door(circle, independent=True)
 
     def _agree(self, groups: Sequence[dict[str, Any]], given: bool, circles: list[Any]) -> None:
         cards = [card_of(groups, given, self._every)]
@@ -128,26 +146,34 @@ class Replicas:
             cards = [card for some in found for card in some]
         cards.sort()
         refuse_differences(cards)
+        self._prefix = f"colangevin/{cards[0].token}"
         for group, seed in zip(groups, cards[0].seeds, strict=True):
             group["seed"] = seed
 
-    def _differ(self, parameters: Sequence[Tensor], circles: list[Any]) -> bool:
-        """Whether the weights of any two replicas differ."""
-        found: dict[tuple[int, ...], tuple[list[Any], list[Tensor]]] = {}
-        for parameter in parameters:
-            own = replicated_over(parameter) if is_sharded(parameter) else circles
-            _, sums = found.setdefault(tuple(map(id, own)), (own, []))
-            sums.append(bit_sum(local_of(parameter)))
-        differs = torch.zeros((), dtype=torch.int64, device=local_of(parameters[0]).device)
-        for own, sums in found.values():
-            both = torch.stack(sums)
-            both = torch.stack([both, -both])  # the largest and, negative, the smallest
-            for circle in own:
-                dist.all_reduce(both, dist.ReduceOp.MAX, group=circle)
-            differs |= (both[0] != -both[1]).any()
-        for circle in circles:  # an error comes up everywhere
-            dist.all_reduce(differs, dist.ReduceOp.MAX, group=circle)
-        return bool(differs)
+    def _write(self, groups: Sequence[dict[str, Any]], calls: int) -> None:
+        """Leave the checksums here, or compare them with those that another process has left."""
+        store = shared_store()
+        if store is None:
+            return
+        by_place: dict[tuple[int, ...], list[list[Any]]] = {}
+        for name, where, found in _sums(groups):
+            by_place.setdefault(where, []).append([name, found])
+        for where, own in by_place.items():
+            key = f"{self._prefix}/{calls}/{where}"
+            note = json.dumps([dist.get_rank(), own])
+            rank, others = json.loads(store.compare_set(key, "", note))
+            pair = f"rank {dist.get_rank()} from rank {rank}"
+            both = zip(own, others, strict=True)
+            wrong = [f"{one[0]} ({pair})" for one, other in both if one != other]
+            if wrong:
+                store.set(f"{self._prefix}/wrong", _weights_differ(wrong))
+                store.add(f"{self._prefix}/failed", 1)
+
+    def _read(self) -> None:
+        """Raise what any process has found."""
+        store = shared_store()
+        if store is not None and store.add(f"{self._prefix}/failed", 0):
+            raise ReplicaError(store.get(f"{self._prefix}/wrong").decode())
 
 
 # --- who ------------------------------------------------------------------------------------
@@ -212,17 +238,28 @@ def chain_of(parameters: Sequence[Tensor], group: Any) -> int | None:
 def card_of(groups: Sequence[dict[str, Any]], given: bool, every: int) -> Card:
     """What this process has to tell."""
     parameters: list[tuple[str, str]] = []
-    sums: list[tuple[tuple[int, ...], int]] = []
     for group in groups:
         for parameter, name in zip(group["params"], names_of(group), strict=True):
             place = ""
             if is_sharded(parameter):
                 place = f", {parameter.placements} over {tuple(parameter.device_mesh.shape)}"
             parameters.append((name, f"{tuple(parameter.shape)}, {parameter.dtype}{place}"))
-            sums.append((_where(parameter), int(bit_sum(local_of(parameter)))))
     options = [_options(group) for group in groups]
     seeds = [group["seed"] for group in groups]
-    return Card(dist.get_rank(), parameters, options, seeds, given, every, sums)
+    sums = [(where, found) for _, where, found in _sums(groups)]
+    token = uuid.uuid4().hex
+    return Card(dist.get_rank(), parameters, options, seeds, given, every, sums, token)
+
+
+def _sums(groups: Sequence[dict[str, Any]]) -> list[tuple[str, tuple[int, ...], int]]:
+    """For each parameter its name, which part of it lies here, and a checksum of that part."""
+    named = [
+        pair for group in groups for pair in zip(group["params"], names_of(group), strict=True)
+    ]
+    sums = [bit_sum(local_of(parameter)) for parameter, _ in named]
+    numbers = torch.stack([found.to(sums[0].device) for found in sums]).tolist()
+    pairs = zip(named, numbers, strict=True)
+    return [(name, _where(parameter), found) for (parameter, name), found in pairs]
 
 
 def _where(parameter: Any) -> tuple[int, ...]:
@@ -316,9 +353,13 @@ def _refuse_weights(cards: Sequence[Card]) -> None:
         if pairs:
             wrong.append(f"{name} ({', '.join(pairs)})")
     if wrong:
-        raise ReplicaError(
-            f"replicas differ in {len(wrong)} parameters: {'; '.join(wrong[:5])}. Something has "
-            "changed the weights of one process alone. Let all start from the same weights "
-            "(DistributedDataParallel copies those of rank 0), or give independent_chains=True "
-            "for one chain per rank; check_replicas=0 switches this check off"
-        )
+        raise ReplicaError(_weights_differ(wrong))
+
+
+def _weights_differ(wrong: Sequence[str]) -> str:
+    return (
+        f"replicas differ in {len(wrong)} parameters: {'; '.join(wrong[:5])}. Something has "
+        "changed the weights of one process alone. Let all start from the same weights "
+        "(DistributedDataParallel copies those of rank 0), or give independent_chains=True "
+        "for one chain per rank; check_replicas=0 switches this check off"
+    )

@@ -175,6 +175,33 @@ def tampered(rank: int) -> dict[str, Any]:
     return found
 
 
+def uneven(rank: int) -> tuple[str | None, list[bytes]]:
+    """Processes with 25 and 15 batches, which ``join`` brings to one end."""
+    model = DistributedDataParallel(network())
+    optimizer = optimizer_of(model, cl.Orthogonal(), check_replicas=10)
+
+    def run() -> None:
+        with model.join():
+            train(rank, model, optimizer, 15 if rank else 25)
+
+    return failure(run), bits(model)
+
+
+def skipped(rank: int) -> str | None:
+    """One process leaves out a step, and goes on."""
+    model = network()
+    optimizer = cl.CoLA(model.parameters(), lr=0.01, check_replicas=5, seed=1)
+
+    def run() -> None:
+        for step in range(12):
+            optimizer.zero_grad()
+            (step * model(torch.ones(3, 4)).square().mean()).backward()
+            if rank == 0 or step != 3:
+                optimizer.step()
+
+    return failure(run)
+
+
 def multirate(rank: int) -> tuple[list[bytes], str | None]:
     """Multirate under DDP: with unused parameters looked for, and without."""
 

@@ -63,10 +63,24 @@ def test_a_tampered_replica_is_reported_on_every_rank(two: World) -> None:
     ones, others = two.run(ddp_cases.tampered)
     assert ones == others
     steps, message = ones["every 10"]
-    assert steps == 7  # 13 made before, so the check is at step 20
+    assert steps == 8  # 13 made before: looked at before step 21, told before step 22
     assert "ReplicaError: replicas differ in 1 parameters: module.2.weight" in message
     assert "(rank 1 from rank 0)" in message
     assert ones["never"] == (12, None) and ones["chains"] == (12, None)
+
+
+def test_uneven_inputs(two: World) -> None:
+    """The comparison was a collective operation, which a process that had ended did not know."""
+    (one, weights), (other, same) = two.run(ddp_cases.uneven)
+    assert (one, other) == (None, None)
+    assert weights == same
+
+
+def test_a_step_left_out_is_reported(two: World) -> None:
+    """Whoever comes second finds the difference; the other may have ended by then."""
+    found = {message for message in two.run(ddp_cases.skipped) if message is not None}
+    assert len(found) == 1
+    assert "ReplicaError: replicas differ in 4 parameters" in found.pop()
 
 
 def test_multirate_under_ddp(two: World) -> None:

@@ -5,7 +5,8 @@
 
 Calls are counted in warm steps of one weight, by ``sys.setprofile``: named functions and
 properties of the package, without comprehensions and lambdas. A formula is a method of a geometry
-that computes, or the call of a C kernel. "Before" is the library before its core was rebuilt.
+that computes, or the call of a C kernel. "Before" is the library before its core was rebuilt; for
+steps with another lr, before options were taken out of the key of a repeated step.
 ``tests/test_measures.py`` holds what is counted here to its limits.
 """
 
@@ -48,8 +49,11 @@ ROUTES = {
 }
 BEFORE = {
     "circle, eager, τ = 0": 25,
+    "circle, eager, τ = 0, lr changed": 69,
     "circle, kernel, τ > 0": 30,
+    "circle, kernel, τ > 0, lr changed": 82,
     "orthogonal, eager": 31,
+    "orthogonal, eager, lr changed": 76,
     "`Ensemble.step`": 21,
     "`Ensemble.fit` of one step": 52,
 }
@@ -83,13 +87,17 @@ def calls_before_formula(calls: Iterable[tuple[str, str]]) -> int:
     raise ValueError("there is no formula in the step")
 
 
-def warm(constraint: cl.Constraint | None = None, **options: Any) -> Callable[[], Any]:
-    """A step of one weight that has made three."""
+def warm(
+    constraint: cl.Constraint | None = None, scheduled: bool = False, **options: Any
+) -> Callable[[], Any]:
+    """A step of one weight that has made three, with the same lr or another one."""
     weight = nn.Parameter(0.1 * torch.randn(8, 4))
     optimizer = cl.CoLA([weight], lr=0.01, constraint=constraint, **options)
     for _ in range(3):
         weight.grad = 0.1 * torch.randn(8, 4)
         optimizer.step()
+    if scheduled:
+        optimizer.param_groups[0]["lr"] = 0.009
     return optimizer.step
 
 
@@ -109,10 +117,11 @@ def warm_ensemble(whole: bool) -> Callable[[], Any]:
 def calls() -> dict[str, int]:
     """Named calls before the first formula."""
     circle, plain = cl.Circle(0.5), {"momentum": 0.9, "fused": False}
+    noisy = {"momentum": 0.9, "temperature": 0.01}
     steps = [
-        warm(circle, **plain),
-        warm(circle, momentum=0.9, temperature=0.01),
-        warm(cl.Orthogonal(), **plain),
+        *(warm(circle, scheduled, **plain) for scheduled in (False, True)),
+        *(warm(circle, scheduled, **noisy) for scheduled in (False, True)),
+        *(warm(cl.Orthogonal(), scheduled, **plain) for scheduled in (False, True)),
         warm_ensemble(whole=False),
         warm_ensemble(whole=True),
     ]

@@ -32,8 +32,11 @@ def script() -> ModuleType:
 measures = script()
 LIMITS = {
     "circle, eager, τ = 0": 31,
+    "circle, eager, τ = 0, lr changed": 51,
     "circle, kernel, τ > 0": 15,
+    "circle, kernel, τ > 0, lr changed": 47,
     "orthogonal, eager": 38,
+    "orthogonal, eager, lr changed": 58,
     "`Ensemble.step`": 36,
     "`Ensemble.fit` of one step": 73,
 }

@@ -83,6 +83,93 @@ def test_a_change_is_noticed(name: str, constraint, fused) -> None:
         assert found != plain
 
 
+FLAGS = {
+    "maximize": (False, True),
+    "nesterov": (False, True),
+    "thermostat": (None, "adaptive"),
+    "driving_noise": (None, 3.0),
+    "coupling": (None, 0.1),
+    "mass": (None, 2.0),
+}
+
+
+@pytest.mark.parametrize("fused", [None, False])
+@pytest.mark.parametrize("steps", [0, 1, 5])
+@pytest.mark.parametrize("name", FLAGS)
+def test_what_has_no_effect_is_refused_at_any_step(name: str, steps: int, fused) -> None:
+    """Options that a repeated step does not read were ignored there without a word."""
+    weight = nn.Parameter(torch.zeros(2))
+    optimizer = cl.CoLA([weight], lr=0.1, momentum=0.5, fused=fused)
+    neutral, written = FLAGS[name]
+    if neutral is not None:
+        optimizer.param_groups[0][name] = neutral
+    for _ in range(steps):
+        weight.grad = torch.ones(2)
+        optimizer.step()
+    before = weight.detach().clone()
+    optimizer.param_groups[0][name] = written
+    weight.grad = torch.ones(2)
+    with pytest.raises(ValueError, match=name):
+        optimizer.step()
+    assert torch.equal(weight, before)
+
+
+SCHEDULES = {
+    "lr": lambda step: 0.1 / (step + 1),
+    "momentum": lambda step: 0.5 + 0.04 * step,
+    "temperature": lambda step: 1e-3 * (step % 3),
+    "weight_decay": lambda step: 0.1 * step,
+}
+
+
+@pytest.mark.parametrize("tensor", [False, True], ids=["number", "tensor"])
+@pytest.mark.parametrize("fused", [None, False])
+@pytest.mark.parametrize(
+    "constraint",
+    [None, cl.Circle(1.0), cl.Sphere(2.0), cl.Orthogonal()],
+    ids=["free", "circle", "sphere", "orthogonal"],
+)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_changes_the_numbers_of_the_same_works(name, constraint, fused, tensor) -> None:
+    """With a schedule every step took the slow route, since lr was part of the key."""
+    found = []
+    for clear in (False, True):
+        torch.manual_seed(0)
+        weight = nn.Parameter(0.3 * torch.randn(4, 3))
+        options = {"lr": 0.1, "momentum": 0.5, "temperature": 1e-4, "seed": 1, "fused": fused}
+        optimizer = cl.CoLA([weight], constraint=constraint, **options)
+        group, held = optimizer.param_groups[0], torch.tensor(0.1)
+        for step in range(10):
+            number = SCHEDULES[name](step)
+            held.fill_(number)
+            group[name] = held if tensor else number
+            kept = optimizer._repeats.get(0)
+            if clear:
+                repeats_cleared(optimizer)
+            weight.grad = weight.detach().clone()
+            optimizer.step()
+            assert clear or step < 3 or optimizer._repeats[0] is kept
+        found.append(weight.detach().clone())
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("fused", [None, False])
+@pytest.mark.parametrize("name, value", [("lr", -1.0), ("momentum", 2.0), ("temperature", "hot")])
+def test_a_wrong_number_is_refused_in_a_repeated_step(name, value, fused) -> None:
+    weights = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))]
+    groups = [{"params": [weight]} for weight in weights]
+    optimizer = cl.CoLA(groups, lr=0.1, momentum=0.5, fused=fused)
+    for _ in range(4):
+        for weight in weights:
+            weight.grad = torch.ones(2)
+        optimizer.step()
+    before = [weight.detach().clone() for weight in weights]
+    optimizer.param_groups[1][name] = value
+    with pytest.raises((ValueError, TypeError), match=name):
+        optimizer.step()
+    assert all(torch.equal(weight, old) for weight, old in zip(weights, before, strict=True))
+
+
 def test_a_stretch_is_not_repeated_as_a_whole_step() -> None:
     fast, slow = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
     inner = cl.CoLA([slow], lr=0.1, momentum=0.5, seed=1)

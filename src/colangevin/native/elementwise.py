@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from colangevin.native.table import DTYPES, PLAIN, Fields, Kinds, Rows, signed
+from colangevin.native.table import DTYPES, PLAIN, Fields, Kinds, Rows, read_kinds, signed
 
 GEOMETRIES = {"free": 0, "circle": 1}
 COLUMNS = 13
@@ -168,6 +168,15 @@ class Table(Rows):
             self._turned = False
         self._call(*self._last)
         increment_version(self._positions)
+
+    def retune(self, kinds: Sequence[int], numbers: array[float]) -> None:
+        """Let the next ``repeat`` do other actions, or the same ones with other numbers.
+
+        Raises:
+            ValueError: for what does not fit.
+        """
+        plan, count = read_kinds(tuple(kinds)), len(self._sizes)
+        self._last = plan, numbers, self._check(plan, count, count, len(numbers))
 
     def _pointers(self, gradients: Sequence[Tensor]) -> tuple[array[int], list[Tensor]]:
         """As for all tables; matrices, one per member, may also be given column by column."""

@@ -18,7 +18,7 @@ from colangevin.integrators.stretches import stretch
 from colangevin.optimizers import placing, thermostats
 from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.noise import DRAWS, Source
-from colangevin.optimizers.option_checks import SGD_FLAGS, refuse_other_mass, refuse_set
+from colangevin.optimizers.option_checks import refuse_unread
 from colangevin.optimizers.step import AdaptiveWork, LangevinWork, Work
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class GroupCall:
         state_of: StateOf,
         strict: bool,
     ) -> None:
-        refuse_set(group, SGD_FLAGS)
-        refuse_other_mass(group)
+        refuse_unread(group)
         self._call, self._group, self._layout = call, group, layout
         self._state_of, self._strict = state_of, strict
         self._lr = group["lr"] if call.rates is None else call.rates[index]

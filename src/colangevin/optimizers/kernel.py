@@ -121,6 +121,14 @@ class Kernel:
             self._table = self._lay_out(state_of, recipe)
         return self._table
 
+    def retune(self, recipe: Recipe) -> None:
+        """Let a table that repeats its last call do so with the numbers of another recipe."""
+        if recipe is not self._recipe:
+            self._recipe, self._kinds = recipe, recipe.kinds
+            self._numbers = self._rows(recipe)
+        if isinstance(self._table, Table):
+            self._table.retune(self._kinds, self._numbers)
+
     def _call(self, table: Any, recipe: Recipe, gradients: Sequence[Tensor], source: Source) -> Any:
         if recipe is not self._recipe:
             self._recipe, self._kinds = recipe, recipe.kinds

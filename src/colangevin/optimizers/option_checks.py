@@ -182,6 +182,26 @@ def refuse_other_mass(group: Mapping[str, Any]) -> None:
         )
 
 
+def refuse_unread(group: Mapping[str, Any]) -> None:
+    """Refuse what was written into a group and would have no effect on its steps.
+
+    Raises:
+        ValueError: naming it, and what to do instead.
+
+    Example:
+        >>> from colangevin.optimizers.options import resolve
+        >>> refuse_unread({**resolve({"lr": 0.1}, {}), "driving_noise": 3.0})
+        Traceback (most recent call last):
+        ...
+        ValueError: driving_noise must be None with the thermostat 'langevin', got 3.0
+    """
+    refuse_set(group, SGD_FLAGS)
+    refuse_other_mass(group)
+    checks.choice("thermostat", group["thermostat"], thermostats.THERMOSTATS)
+    if not thermostats.is_adaptive(group):
+        _refuse_adaptive_options(group, "")
+
+
 def _advice(word: object, known: tuple[str, ...], options: tuple[str, ...]) -> str:
     """What the word may have meant, or else what there is."""
     return suggestion(str(word), known) or f"; the options are {', '.join(options)}"
@@ -268,6 +288,10 @@ def _check_langevin(group: Mapping[str, Any], of: str) -> None:
         checks.fraction(f"momentum{of}", momentum)
     else:
         checks.non_negative(f"friction{of}", friction, infinite=True)
+    _refuse_adaptive_options(group, of)
+
+
+def _refuse_adaptive_options(group: Mapping[str, Any], of: str) -> None:
     for name in ("coupling", "driving_noise"):
         if group[name] is not None:
             raise ValueError(

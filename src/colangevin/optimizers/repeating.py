@@ -1,8 +1,9 @@
 """A step like the last one: while nothing has changed, its works serve again.
 
-Most steps of a training differ in nothing but the gradients. So what a step needs is worked out
-once, and looked at in one pass over the parameters. Whatever has changed (an option, a parameter,
-its memory, its state, who has a gradient) leads back to ``GroupCall``.
+Most steps of a training differ in nothing but the gradients and, with a scheduler, some numbers. So
+what a step needs is worked out once, and looked at in one pass over the parameters. Options that
+have changed are read anew and give the works other numbers. Whatever else has changed (a parameter,
+its memory, its state, who has a gradient, the kind of step) leads back to ``GroupCall``.
 """
 
 from __future__ import annotations
@@ -15,26 +16,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from colangevin import checks
+from colangevin.integrators.dynamics import FAINT
+from colangevin.integrators.recipe import Recipe
 from colangevin.native import Table
 from colangevin.optimizers.batches import MOMENTUM, SLACK, STEP, StateOf
 from colangevin.optimizers.noise import Source
+from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.step import LangevinWork, Work
 
 if TYPE_CHECKING:
     from colangevin.optimizers.layout import Layout
 
-READ = (
-    "lr",
-    "momentum",
-    "friction",
-    "temperature",
-    "scheme",
-    "delayed_gradient",
-    "weight_decay",
-    "seed",
-)
-"""The options that works are made from, besides the constraint."""
-read = operator.itemgetter(*READ)
+NUMBERS = ("lr", "momentum", "friction", "temperature", "weight_decay")
+"""The options that schedulers write: the works take other numbers."""
+read_numbers = operator.itemgetter(*NUMBERS)
+UNREAD = (*NUMBERS, "params", "constraint", "fallbacks", "iterations")
+"""What is read elsewhere. All other entries of a group must be as they were: one that means nothing
+to a step, such as a flag of SGD, may have been set by a user who thinks that it does."""
 
 
 class Watched(NamedTuple):
@@ -69,8 +68,9 @@ class Repeat:
         self._tables = [table for table in found if isinstance(table, Table)]
         self.by_kernels = len(self._tables) == len(works)
         self.counts = [work.batch.counts for work in works]
-        self._options = read(group)
-        self._size = len(group)
+        self._recipe, self._size = works[0].recipe, len(group)
+        self._read = operator.itemgetter(*(name for name in group if name not in UNREAD))
+        self._options, self._numbers = self._read(group), plain(read_numbers(group))
         self._watched = [
             _watched(parameter, state_of[parameter]) for parameter in layout.parameters
         ]
@@ -93,9 +93,7 @@ class Repeat:
         moved = sum(len(work.batch.parameters) for work in found)
         if moved < len(layout.parameters):
             return None
-        if any(isinstance(group[name], Tensor) for name in READ):  # it may change in place
-            return None
-        return cls(group, layout, found, state_of)
+        return cls(group, layout, found, state_of) if found else None
 
     def pointers(self, group: dict[str, Any], state_of: StateOf) -> list[array[int]] | None:
         """Where the gradients of each kernel lie; None if anything else has changed.
@@ -119,12 +117,23 @@ class Repeat:
         self.layout.mark(self.active)
 
     def is_same(self, group: dict[str, Any], state_of: StateOf) -> bool:
-        """Whether nothing but gradients has changed."""
+        """Whether nothing but gradients and numbers has changed; the works have the new numbers.
+
+        Raises:
+            ValueError, TypeError: for an option that is wrong.
+        """
         layout, parameters = self.layout, group["params"]
         if group["constraint"] is not layout.constraint or len(parameters) != len(self._watched):
             return False
-        # Keys that were added may be flags which a step refuses.
-        if len(group) != self._size or read(group) != self._options:
+        if len(group) != self._size:
+            return False
+        try:
+            if self._read(group) != self._options:
+                return False
+            same = read_numbers(group) == self._numbers
+        except (KeyError, RuntimeError):  # an option is missing, or a tensor that is no number
+            return False
+        if not same and not self._follow(group):
             return False
         for parameter, (own, dtype, entry, kept) in zip(parameters, self._watched, strict=True):
             gradient = own.grad
@@ -139,6 +148,20 @@ class Repeat:
                     return False
         return not layout.written(self.active)
 
+    def _follow(self, group: dict[str, Any]) -> bool:
+        """Take over the group's numbers; False if another kind of step is meant."""
+        settings = dynamics(group)
+        if settings.is_overdamped == self._recipe.momentum or settings.lr <= FAINT:
+            return False
+        decay = checks.non_negative("weight_decay", group["weight_decay"])
+        self._recipe = Recipe.of(settings, decay, first=False)
+        self._numbers = plain(read_numbers(group))
+        for work, kernel in self._works:
+            work.recipe = self._recipe
+            if kernel is not None:
+                kernel.retune(self._recipe)
+        return True
+
     def works(self) -> list[LangevinWork] | None:
         """The works with the gradients as they are now; None if memory has changed."""
         found = []
@@ -151,6 +174,11 @@ class Repeat:
             work.source = Source(work.source.seeds, work.batch.steps())
             found.append(work)
         return found
+
+
+def plain(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Tensors, which may be changed in place, as the numbers that they are now."""
+    return tuple(v.tolist() if isinstance(v, Tensor) else v for v in numbers)
 
 
 def _watched(parameter: Tensor, entry: dict[str, Any]) -> Watched:

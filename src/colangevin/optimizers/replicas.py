@@ -103,7 +103,14 @@ class Replicas:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_group": None, "_calls": 0, "_watch": None, "_prefix": None, "chain": None}
+        return {
+            **self.__dict__,
+            "_group": None,
+            "_calls": 0,
+            "_watch": None,
+            "_prefix": None,
+            "chain": None,
+        }
 
     def meet(self, groups: Sequence[dict[str, Any]], given: bool) -> None:
         """Agree with the others at the first step; compare weights there and at every k-th.

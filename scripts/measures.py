@@ -90,10 +90,10 @@ def calls_before_formula(calls: Iterable[tuple[str, str]]) -> int:
 def warm(
     constraint: cl.Constraint | None = None, scheduled: bool = False, **options: Any
 ) -> Callable[[], Any]:
-    """A step of one weight that has made three, with the same lr or another one."""
+    """A step of one weight that has made four, with the same lr or another one."""
     weight = nn.Parameter(0.1 * torch.randn(8, 4))
     optimizer = cl.CoLA([weight], lr=0.01, constraint=constraint, **options)
-    for _ in range(3):
+    for _ in range(4):
         weight.grad = 0.1 * torch.randn(8, 4)
         optimizer.step()
     if scheduled:

@@ -37,8 +37,6 @@ weight would never leave.
 """
 SLIGHT = 0.004
 """Up to this relative excess weights are clipped: they were rounded, as in bfloat16."""
-FASTEST = 1e6
-"""The largest angle of a rotation in radians, far beyond any that makes sense."""
 INITIAL = "initial"
 RADIUS = "radius"
 
@@ -354,35 +352,14 @@ def half_tangent(speed: Tensor, time: Scalar) -> tuple[Tensor, Tensor]:
     """N and D with N/D = tan(a/2) for the angle a = speed · time.
 
     A rotation is made of them with one division: with v = 2N/(N² + D²) its sine is vD and its
-    cosine 1 − vN. In float32 the library functions would cost more than all the rest of a step,
-    so there a rational function stands for them.
+    cosine 1 − vN. So it has unit length, whatever the rounding of N and D.
 
     Example:
         >>> half_tangent(torch.tensor(0.0), 1.0)
-        (tensor(0.), tensor(10.))
+        (tensor(0.), tensor(1.))
     """
-    if speed.dtype == torch.float32:
-        return rational_half_tangent(speed, time)
     half = speed * (time * 0.5)
     return torch.sin(half), torch.cos(half)
-
-
-def rational_half_tangent(speed: Tensor, time: Scalar) -> tuple[Tensor, Tensor]:
-    """The Padé approximant of the tangent: N = a(5 − a²/12), D = 10 − a².
-
-    Whatever N and D are, sine and cosine made of them have unit length; and N/D is odd in the
-    angle, so A stays reversible. The angle is right to rounding up to half a radian per step, and
-    to 3e-6 at one radian.
-
-    Example:
-        >>> up, down = rational_half_tangent(torch.tensor(0.5, dtype=torch.float64), 1.0)
-        >>> bool((2 * torch.atan2(up, down) - 0.5).abs() < 1e-7)
-        True
-    """
-    angle = (speed * time).clamp_(-FASTEST, FASTEST)
-    square = angle * angle
-    down = torch.rsub(square, 10.0)
-    return torch.rsub(square, 5.0, alpha=1.0 / 12.0).mul_(angle), down
 
 
 def check_broadcast(radius: torch.Size, weight: torch.Size) -> None:

@@ -139,7 +139,7 @@ def _cached(name: str) -> ctypes.CDLL:
             return ctypes.CDLL(str(path))
         except OSError:
             path.unlink(missing_ok=True)
-    # Several processes may compile at once: each has a file of its own, and only a good one is kept.
+    # Several processes may compile at once: each has its own file, and only a good one is kept.
     handle, temporary = tempfile.mkstemp(suffix=".so", prefix="new-", dir=folder)
     os.close(handle)
     new = Path(temporary)

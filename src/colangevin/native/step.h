@@ -1,6 +1,7 @@
 /* The actions of a step on one block of numbers, for one dtype.
  *
- * In float32 a rotation is made of a rational function, in float64 of sine and cosine.
+ * In float32 a rotation is made of a rational function, in float64 of sine and cosine: both are
+ * right to rounding for every angle.
  */
 #define OFF 0.005  /* |e| beyond which a weight is far off its circle */
 #define LEFT 8e-4  /* of |q|²/r² - 1, after a rotation, where e was not bounded */
@@ -77,24 +78,22 @@ TARGET INLINE REAL NAME(push)(const NAME(Block) *b, int64_t i, const float *nois
 /* --- drift --------------------------------------------------------------------------------- */
 
 typedef struct {
-    REAL time, cap, half, linear, cubic, square; /* t, largest |ω|, t/2, 5t, -t³/12, -t² */
-    REAL small; /* largest |ω| of a small turn */
+    REAL time, cap, half; /* t, largest |ω|, t/2 */
+    REAL small;           /* largest |ω| of a small turn */
 } NAME(Turn);
 
 /* One finite but absurd speed must not make NaN: |ωt| is at most 10⁶. */
 static NAME(Turn) NAME(turn)(double t) {
     const double cap = fabs(t) > 1e-9 ? 1e6 / fabs(t) : 1e15;
     const double small = fabs(t) > 1e-9 ? SMALL / fabs(t) : 1e8;
-    return (NAME(Turn)){(REAL)t,         (REAL)cap,
-                        (REAL)(t * 0.5), (REAL)(t * 5.0),
-                        (REAL)(t * t * t * (-1.0 / 12.0)), (REAL)(-(t * t)),
-                        (REAL)small};
+    return (NAME(Turn)){(REAL)t, (REAL)cap, (REAL)(t * 0.5), (REAL)small};
 }
 
 /* N and D with N/D = tan(ωt/2). */
 TARGET INLINE void NAME(half_tangent)(REAL speed, NAME(Turn) k, REAL *up, REAL *down) {
     REAL w = speed > k.cap ? k.cap : speed;
     w = w < -k.cap ? -k.cap : w;
+    w = FMA(speed, (REAL)0, w); /* an infinite speed is no angle: NaN, as everywhere else */
 #if IS_DOUBLE
     /* Sine and cosine of x = nπ/2 + a, |a| ≤ π/4. A turn by π changes the signs of both, which
      * the rotation made of them does not see: whether n is odd is all that is needed. */
@@ -121,9 +120,14 @@ TARGET INLINE void NAME(half_tangent)(REAL speed, NAME(Turn) k, REAL *up, REAL *
     *up = bits & 1 ? c : s;
     *down = bits & 1 ? -s : c;
 #else
-    const REAL square = w * w;
-    *down = FMA(square, k.square, (REAL)10);
-    *up = FMA(square, k.cubic, k.linear) * w;
+    /* The tangent has the period π; its Padé approximant is right to rounding up to π/2. */
+    const REAL x = w * k.half, shift = 0x1.8p23f;
+    const REAL n = FMA(x, 0.318309886f, shift) - shift;
+    REAL a = FMA(n, -3.14159274f, x);
+    a = FMA(n, 8.74227766e-8f, a);
+    const REAL z = a * a;
+    *down = FMA(z, FMA(z, FMA(z, -28.0f, 3150.0f), -62370.0f), 135135.0f);
+    *up = FMA(z, FMA(z, 378.0f - z, -17325.0f), 135135.0f) * a;
 #endif
 }
 

@@ -24,10 +24,12 @@ from colangevin.optimizers.private import add_one, never_compiled
 from colangevin.optimizers.repeating import Repeat
 from colangevin.optimizers.replicas import Replicas
 from colangevin.optimizers.step import Work, carry_out
-from colangevin.optimizers.violation import Violation, violation_of
+from colangevin.optimizers.violation import Violation, not_finite, violation_of
 
 OWN = ("_given", "_strict", "_native", "_replicas", "_seeded")
 """What a copy or a pickle takes along besides torch's."""
+LOOK = 64
+"""At every so many steps, and at the steps 1, 2, 4 and so on, weights are looked at for NaN."""
 
 
 class CoLA(Optimizer):
@@ -55,7 +57,8 @@ class CoLA(Optimizer):
         mass: of unconstrained weights: a positive number, or a tensor that broadcasts to them. A
             weight moves as with lr / mass; what it samples stays the same.
         weight_decay: adds weight_decay · θ to the gradient.
-        strict: refuse weights that are off the manifold instead of moving them onto it.
+        strict: refuse weights that are off the manifold instead of moving them onto it, and
+            gradients that are not finite. By default weights that became NaN are a warning, once.
         seed: of the noise, which is a function of the seed, the parameter's place, its count of
             steps, and the index. By default it depends on the state of torch's generator and on the
             first weights, so copies of a network need seeds of their own.
@@ -158,6 +161,7 @@ class CoLA(Optimizer):
         self._repeats: dict[int, Repeat | None] = {}
         self._held: dict[Tensor, Constraint] = {}
         self._call = WHOLE
+        self._calls, self._said_nan = 0, False
 
     def _insist_on_kernels(self) -> None:
         """Refuse ``fused=True`` if no parameter can use a C kernel."""
@@ -306,6 +310,9 @@ class CoLA(Optimizer):
 
     def _run(self, call: Call) -> None:
         """Carry out a call: all of it, or nothing."""
+        self._calls = calls = self._calls + 1
+        if self._strict or calls % LOOK == 0 or calls & (calls - 1) == 0:
+            self._look_for_nan()
         self._replicas.meet(self.param_groups, self._seeded)
         if call is WHOLE and self._repeat():
             return
@@ -327,6 +334,26 @@ class CoLA(Optimizer):
                 self._note(index, works, call)
             if before:
                 self._hold()
+
+    def _look_for_nan(self) -> None:
+        """Say once that weights are not finite; with ``strict`` refuse gradients that are not.
+
+        Weights are looked at now and then, which costs next to nothing: NaN stays.
+        """
+        if self._strict:
+            name = not_finite(self.param_groups, gradients=True)
+            if name is not None:
+                raise ValueError(f"{name} has a gradient that is not finite (strict=True)")
+        elif not self._said_nan:
+            name = not_finite(self.param_groups)
+            self._said_nan = name is not None
+            if self._said_nan:
+                warnings.warn(
+                    f"{name} has weights that are not finite, and so may others: a gradient was "
+                    "NaN or infinite, or lr is too large. strict=True refuses such gradients",
+                    UserWarning,
+                    stacklevel=5,
+                )
 
     def _repeat(self) -> bool:
         """Do what the last step did, if kernels did all of it and only gradients are others."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from colangevin.constraints import Constraint, State
 from colangevin.errors import ConvergenceError
 from colangevin.optimizers.batches import MOMENTUM, STEP, Batch, StateOf
+from colangevin.optimizers.placing import names_of
+from colangevin.optimizers.private import local_of
 
 if TYPE_CHECKING:
     from colangevin.optimizers.layout import Layout
@@ -93,3 +96,31 @@ def worst_of(values: list[float]) -> float:
         nan
     """
     return next((value for value in values if value != value), max(values))
+
+
+# --- numbers that are not finite ----------------------------------------------------------------
+
+
+def not_finite(groups: Iterable[dict[str, Any]], gradients: bool = False) -> str | None:
+    """The first parameter that has a weight, or a gradient, of NaN or infinity; None if none has.
+
+    Example:
+        >>> weight = torch.nn.Parameter(torch.tensor([1.0, torch.nan]))
+        >>> not_finite([{"params": [weight], "names": ["bias"]}])
+        'bias'
+    """
+    names, sizes = [], []
+    for group in groups:
+        for name, parameter in zip(names_of(group), group["params"], strict=True):
+            tensor = parameter.grad if gradients else parameter
+            if tensor is None or tensor.layout is not torch.strided:
+                continue
+            here = local_of(tensor.detach())
+            if here.numel():
+                names.append(name)
+                sizes.append(torch.linalg.vector_norm(here, math.inf).double())
+    if not sizes:
+        return None
+    # Read together: reading a number waits for an accelerator.
+    found = torch.stack([size.to(sizes[0].device) for size in sizes]).tolist()
+    return next((n for n, size in zip(names, found, strict=True) if not math.isfinite(size)), None)

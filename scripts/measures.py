@@ -39,14 +39,9 @@ FORMULAS = {
 CORE = ("constraints", "integrators", "random", "native", "optimizers", "ensemble")
 SUMS = ("plus", ".add", ".add_", ".sub", ".sub_")
 TYPES = "TYPE_CHECKING"
-OTHER_USES = {"recipe.reach", "temperature._reading", "tempering._energy"}
-"""A bound, a second derivative, and an energy."""
-ROUTES = {
-    "_call": "kernel",
-    "_run_in_blocks": "blocks",
-    "_advance in place": "whole in place",
-    "_advance": "whole staged",
-}
+OTHER_USES = {"temperature._reading", "tempering._energy"}
+"""A second derivative, and an energy."""
+ROUTES = {"_call": "kernel", "_run_in_blocks": "blocks", "_run_whole": "whole"}
 BEFORE = {
     "circle, eager, τ = 0": 25,
     "circle, eager, τ = 0, lr changed": 69,
@@ -137,7 +132,7 @@ def routes() -> set[str]:
     ways = {ROUTES[name] for _, name in found if name in ROUTES}
     adaptive = trace(warm(None, thermostat="adaptive"))
     used = any(file == "integrators/adaptive.py" for file, _ in adaptive)
-    return ways | ({"adaptive group (staged)"} if used else set())
+    return ways | ({"adaptive group"} if used else set())
 
 
 # --- text -----------------------------------------------------------------------------------

@@ -168,33 +168,6 @@ def test_threads_neighbours_and_stacks_change_no_bit(dtype: torch.dtype) -> None
     assert list(together.iterations) == list(alone.iterations)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
-@pytest.mark.parametrize("value", [math.nan, -math.inf, -1e6])
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_the_largest_numbers_are_those_of_all_stacks(
-    which: int, value: float, dtype: torch.dtype
-) -> None:
-    """A NaN is told wherever it is, also where larger numbers come after it."""
-    tensors = [random(torch.empty(3, 7, 5, dtype=dtype), seed) for seed in range(6)]
-    tensors[which][1, 3, 2] = value
-    stacks = Stacks(dtype)
-    for x, v in (tensors[0:4:3], tensors[1:5:3]):
-        stacks.add(x, v, rows=7, columns=5, ordinal=0)
-    found = stacks.largest([tensors[2], tensors[5]])
-    pairs = [(tensors[0], tensors[1]), (tensors[3], tensors[4]), (tensors[2], tensors[5])]
-    wanted = [float(torch.stack(pair).abs().max()) for pair in pairs]
-    assert list(found) == pytest.approx(wanted, rel=0, abs=0, nan_ok=True)
-    with pytest.raises(ValueError, match="gradients must be 2"):
-        stacks.largest([tensors[2]])
-
-
-def test_without_momentum_its_largest_is_0() -> None:
-    x = weights((2, 4, 2), torch.float64)
-    stacks = Stacks(torch.float64)
-    stacks.add(x, None, rows=4, columns=2, ordinal=0)
-    assert stacks.largest([2.0 * x])[1:] == (0.0, 2.0 * float(x.abs().max()))
-
-
 class TestFailures:
     @pytest.mark.parametrize("shape", [(5, 8, 3), (5, 3, 8)], ids=str)
     @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, 1e3])

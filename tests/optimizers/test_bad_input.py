@@ -588,6 +588,35 @@ class TestProjectionsThatFail:
             found.append(weight.detach())
         assert torch.equal(*found)
 
+    @pytest.mark.parametrize("thermostat", ["langevin", "adaptive"])
+    def test_an_interrupt_in_the_middle_of_a_step(
+        self, thermostat: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What moved before Ctrl-C is put back, in every group that can fail."""
+        torch.manual_seed(0)
+        weights = [nn.Parameter(torch.randn(4, 2)) for _ in range(2)]
+        sphere = cl.General(lambda w: w.square().sum() - 1.0)
+        groups = [
+            {"params": [weights[0]], "constraint": cl.Orthogonal(), "thermostat": thermostat},
+            {"params": [weights[1]], "constraint": sphere},
+        ]
+        optimizer = cl.CoLA(groups, step_size=0.1, friction=0.5, fused=False)
+        for weight in weights:
+            weight.grad = torch.ones_like(weight)
+        optimizer.step()
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(cl.General, "drift_", interrupted)
+        before = contents(optimizer)
+        with pytest.raises(KeyboardInterrupt):
+            optimizer.step()
+        assert same(contents(optimizer), before)
+        monkeypatch.undo()
+        optimizer.step()
+        assert not same(contents(optimizer)["parameters"], before["parameters"])
+
     def test_a_closure_that_raises(self) -> None:
         _, optimizer = running()
 

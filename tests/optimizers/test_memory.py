@@ -39,16 +39,18 @@ def test_orthogonal_steps_are_made_in_the_memory_of_weight_and_momentum(shape, f
 
 @every_way
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"momentum": 0.9, "temperature": 1e-6}])
-def test_orthogonal_steps_hold_one_matrix_more_at_a_time(
+def test_orthogonal_steps_hold_what_they_write_over_and_one_matrix_more(
     options: dict[str, float], fused: bool | None
 ) -> None:
+    """A step that fails puts weights and momenta back."""
     shapes = [(600, 20), (20, 590), (580, 20)]
-    optimizer, _ = orthogonal(shapes, fused=fused, **options)
+    optimizer, weights = orthogonal(shapes, fused=fused, **options)
+    kept = 4 * sum(weight.numel() for weight in weights) * (2 if options else 1)
     found = scratch_bytes(SimpleNamespace(taken=0, step=optimizer.step), torch.device("cpu"))
     if found is None:
         pytest.skip("torch's profiler does not tell")
     largest = 4 * 600 * 20
-    assert found <= 1.5 * largest
+    assert found <= kept + 1.5 * largest
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

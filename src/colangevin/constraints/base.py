@@ -196,9 +196,7 @@ class Constraint(ABC):
     """
 
     fallible: ClassVar[bool] = False
-    """Whether a projection can fail, so that a step must be computed before it is written."""
-    overflows_only: ClassVar[bool] = False
-    """Whether nothing but a number that is not finite makes a projection fail."""
+    """Whether a projection can fail: a step then keeps what it writes over, to put it back."""
     elementwise: ClassVar[bool] = False
     """Whether every entry is a manifold of its own."""
     double_safe: ClassVar[bool] = True

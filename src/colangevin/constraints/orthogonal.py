@@ -86,7 +86,6 @@ class Orthogonal(Constraint):
     turned: ClassVar[bool | None] = None
     """Whether a part of a weight is transposed, which its own shape does not tell."""
     fallible: ClassVar[bool] = True
-    overflows_only: ClassVar[bool] = True
     quotient: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -18,8 +18,6 @@ from colangevin.integrators.stretches import stretch
 
 KINDS: dict[type, int] = {ImpulseBy: 1, DriftBy: 2, OverdampedBy: 3}
 """How the kernels call the actions."""
-EXTREME = 10.0
-"""No standard normal number is drawn beyond it."""
 
 
 def direction(gradient: Tensor, position: Tensor, weight_decay: Scalar) -> Tensor:
@@ -101,44 +99,11 @@ class Recipe(NamedTuple):
         """Whether members of an ensemble have different numbers."""
         return any(isinstance(value, Tensor) for value in self._values())
 
-    # --- bounds -----------------------------------------------------------------------------
-
-    def reach(self, position: float, momentum: float, gradient: float) -> float:
-        """A bound of all numbers in the call, from those of its beginning; NaN if one of them is.
-
-        Example:
-            >>> moves = (ImpulseBy(0.5, 1.0, None), DriftBy(-0.1))
-            >>> Recipe(moves, True).reach(1.0, 2.0, 4.0)
-            49.5
-        """
-        gradient += _size(self.weight_decay) * position
-        bound = position + momentum + gradient
-        for action in self.actions:
-            if isinstance(action, DriftBy):
-                position += _size(action.step) * momentum
-                # The new momentum is the distance that was covered, over the step.
-                momentum += 2.0 * position / _size(action.step, least=True)
-            elif isinstance(action, ImpulseBy):
-                momentum *= _size(action.decay)
-                momentum += _size(action.weight) * gradient + _size(action.scale) * EXTREME
-            else:
-                position += _size(action.step) * gradient + _size(action.scale) * EXTREME
-            bound += position + momentum
-        return bound
-
 
 def _number(value: Any, member: int) -> float:
     if value is None:
         return 0.0
     return float(value[member]) if isinstance(value, Tensor) else float(value)
-
-
-def _size(value: Any, least: bool = False) -> float:
-    """The largest size of a number over the members, or the least."""
-    if isinstance(value, Tensor):
-        sizes = value.abs()
-        return float(sizes.min() if least else sizes.max())
-    return abs(float(value or 0.0))
 
 
 def joined(recipes: Sequence[Recipe]) -> Recipe:

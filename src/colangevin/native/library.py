@@ -26,7 +26,7 @@ from colangevin.native.cache import UnsafeError
 
 FUNCTIONS = {
     "kernels": {"cola_step": 9, "cola_normals": 4, "cola_turn": 7},
-    "stiefel": {"cola_stiefel": 8, "cola_largest": 4},
+    "stiefel": {"cola_stiefel": 8},
 }
 """The functions of each library, and how many integers or addresses they take."""
 TRIALS = {

@@ -46,12 +46,6 @@ static void take(void *data) {
     free(memory);
 }
 
-/* max |x| over all positions, all momenta and all gradients: three numbers; NaN where one is. */
-void cola_largest(int64_t dtype, int64_t n_stacks, const int64_t *stacks, double *found) {
-    memset(found, 0, 3 * sizeof(double));
-    for (int64_t i = 0; i < n_stacks; i++) CHOOSE(bound, dtype)((const Stack *)stacks + i, found);
-}
-
 /* Numbers times the smaller side from which on threads are worth waking. */
 static const int64_t THREADED = 1 << 18;
 

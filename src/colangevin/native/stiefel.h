@@ -278,28 +278,6 @@ TARGET static void NAME(matrix)(const Moves *moves, const Stack *s, int64_t inde
     result[1] = outcome;
 }
 
-/* max |x| and what was found before; NaN where there is one. */
-TARGET static double NAME(largest)(const REAL *x, int64_t size, double before) {
-    REAL high = 0;
-    int odd = before != before;
-    _Pragma("omp simd reduction(max : high) reduction(| : odd)") for (int64_t i = 0; i < size;
-                                                                      i++) {
-        const REAL value = ABS(x[i]);
-        high = value > high ? value : high;
-        odd |= value != value;
-    }
-    return odd ? (double)NAN : (double)high > before ? (double)high : before;
-}
-
-/* The largest position, momentum and gradient of a stack, and of those before it. */
-static void NAME(bound)(const Stack *s, double *found) {
-    const int64_t size = s->matrices * s->rows * s->columns;
-    const int64_t places[] = {s->position, s->momentum, s->gradient};
-    for (int i = 0; i < 3; i++)
-        if (places[i])
-            found[i] = NAME(largest)((const REAL *)(intptr_t)places[i], size, found[i]);
-}
-
 #undef NAME
 #undef NOISE
 #undef LANES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -63,7 +63,6 @@ class Stacks(Rows):
         super().__init__(dtype)
         self._matrices: list[int] = []
         self._results: array[int] = array("q")
-        self._measure: Callable[..., None] | None = None
 
     def add(
         self,
@@ -140,28 +139,6 @@ class Stacks(Rows):
         self._point_to_results()
         self._run(self._call, gradients, kinds, numbers, steps, draw, seeds)
         return Result(self._results[::2], self._results[1::2])
-
-    def largest(self, gradients: Sequence[Tensor]) -> tuple[float, float, float]:
-        """The largest position, momentum and gradient; NaN where there is one.
-
-        Args:
-            gradients: one for each stack, of as many entries.
-
-        Raises:
-            ValueError: for what does not fit.
-            RuntimeError: where there are no kernels.
-        """
-        if len(gradients) != len(self):
-            raise ValueError(f"gradients must be {len(self)}, got {len(gradients)}")
-        pointers, copies = self._pointers(gradients)
-        self._table[self.fields.gradient :: self.fields.length] = array("q", pointers)
-        if self._measure is None:
-            self._measure = self._find("stiefel", "cola_largest")
-        found = array("d", bytes(24))
-        table = self._table.buffer_info()[0]
-        self._measure(DTYPES[self.dtype], len(self), table, found.buffer_info()[0])
-        del copies  # not before the kernel has read them
-        return found[0], found[1], found[2]
 
     def _point_to_results(self) -> None:
         """Give each stack the memory for two integers for each of its matrices."""

@@ -8,7 +8,7 @@ manifold.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -28,6 +28,8 @@ MOMENTUM = "momentum_buffer"
 SLACK = "slack"
 SLACK_MOMENTUM = "slack_momentum"
 MASTER = "master"
+WRITTEN = (MOMENTUM, SLACK, SLACK_MOMENTUM, MASTER)
+"""What moves with a parameter."""
 NOTHING: dict[str, Any] = {}
 HALF = (torch.bfloat16, torch.float16)
 
@@ -420,6 +422,20 @@ class Batch:
         self._counts.add_(1)
 
     # --- writing ----------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def snapshot(self, state_of: StateOf) -> Callable[[], None]:
+        """Keep weights and state; returns what puts them back."""
+        entries = [state_of[parameter] for parameter in self.parameters]
+        tensors = [entry[key] for entry in entries for key in WRITTEN if key in entry]
+        tensors += self.parameters
+        kept = [tensor.clone() for tensor in tensors]
+
+        def put_back() -> None:
+            with torch.no_grad():
+                copy_all(tensors, kept)
+
+        return put_back
 
     @torch.no_grad()
     def write(self, state_of: StateOf, new: State) -> None:

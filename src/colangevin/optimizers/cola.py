@@ -318,10 +318,13 @@ class CoLA(Optimizer):
             return
         with torch.no_grad():
             before = self._reset_replaced()
+            plans: list[tuple[Sequence[Work], list[int]]] = []
             try:
-                plans = [self._plan(call, index) for index in range(len(self.param_groups))]
+                plans += [self._plan(call, index) for index in range(len(self.param_groups))]
                 carry_out([work for works, _ in plans for work in works])
             except BaseException:
+                for index, (_, active) in enumerate(plans):
+                    self._layouts[index].rolled_back(active)
                 for parameter, entry in before.items():
                     self.state[parameter] = entry
                 self._repeats.clear()

@@ -102,12 +102,6 @@ class Kernel:
         self._table = None
         return all(map(suits, self._batch.parameters))
 
-    def largest(
-        self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor]
-    ) -> tuple[float, float, float]:
-        """The largest position, momentum and gradient, where a step may fail by an overflow."""
-        raise NotImplementedError
-
     def run(
         self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor], source: Source
     ) -> Outcome | None:

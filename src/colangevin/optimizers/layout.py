@@ -59,6 +59,7 @@ class Layout:
         self.parameters: list[Tensor] = list(group["params"])
         self._ordinals, self._names = list(ordinals), placing.names_of(group)
         self._stamps: list[tuple[object, ...] | None] = [None] * len(self.parameters)
+        self._stale: list[int] = []
         self._watched = not isinstance(self.constraint, Unconstrained)
         placing.check_tensors(group)
         self._whole_state = state_of
@@ -210,7 +211,12 @@ class Layout:
         """The parameters that have been written to since they were last marked."""
         if not self._watched:
             return []
-        return [i for i in indices if self._stamps[i] != stamp(self.parameters[i])]
+        self._stale = [i for i in indices if self._stamps[i] != stamp(self.parameters[i])]
+        return self._stale
+
+    def rolled_back(self, indices: Sequence[int]) -> None:
+        """A step has failed: what was on the manifold before it is so again."""
+        self.mark([i for i in indices if i not in self._stale])
 
     # --- a step -------------------------------------------------------------------------------
 

@@ -23,10 +23,7 @@ from colangevin.optimizers.noise import BatchNoise, Source
 
 
 class MatrixKernel(Kernel):
-    """Runs recipes on small orthogonal matrices, in the memory of weight and momentum.
-
-    It writes at once, so it is for steps in which no number can overflow.
-    """
+    """Runs recipes on small orthogonal matrices, in the memory of weight and momentum."""
 
     library: ClassVar[str] = "stiefel"
     _places: Sequence[int] = ()
@@ -42,15 +39,6 @@ class MatrixKernel(Kernel):
         if batch.shards:
             return False
         return is_small(*constraint.matrix(batch.shapes[0])) and all(map(suits, batch.parameters))
-
-    def largest(
-        self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor]
-    ) -> tuple[float, float, float]:
-        """The largest position, momentum and gradient; NaN where there is one."""
-        found: tuple[float, float, float] = self._current(state_of, recipe).largest(
-            self._slopes(gradients)
-        )
-        return found
 
     def run(
         self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor], source: Source

@@ -169,7 +169,7 @@ class Repeat:
             table = None if kernel is None else kernel.table
             if kernel is not None and not (kernel.fits() and kernel.table is table):
                 return None
-            work.kernel, work.in_place, work.outcome = kernel, False, None
+            work.outcome = None
             work.gradients = [parameter.grad for parameter in work.batch.parameters]  # type: ignore[misc]
             work.source = Source(work.source.seeds, work.batch.steps())
             found.append(work)

@@ -1,20 +1,18 @@
 """One step: batches, a recipe and noise, in one transaction.
 
-A step is a list of works, one per batch. Everything that can fail is computed first; then
-everything is written.
-There are four routes for a work: a kernel in C, blocks that stay in the cache, in place, and
-computed in new memory. A group with an adaptive thermostat is a work of several batches.
+A step is a list of works, one per batch, each done in place. What those that can fail write over is
+kept until all are done, and put back if one fails.
+There are three routes for a work: a kernel in C, blocks that stay in the cache, and the whole
+batch. A group with an adaptive thermostat is a work of several batches.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from colangevin.constraints import Outcome, State
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 BLOCK = 7 << 14
 """Numbers in a block. Smaller ones are bound by calls; temporaries of twice this size are given
 back to the system whenever they are freed, and come back page by page."""
-LIMIT = 1e15
-"""Numbers below it have squares that can be added without an overflow, in float32 too."""
 
 
 class Work(ABC):
@@ -43,25 +39,43 @@ class Work(ABC):
 
     outcome: Outcome | None = None
 
-    def compute(self) -> None:  # noqa: B027
-        """Do all that can fail; nothing is written yet."""
+    @property
+    @abstractmethod
+    def fallible(self) -> bool:
+        """Whether it can fail."""
 
     @abstractmethod
-    def write(self) -> None:
-        """Do the rest, and write what was computed."""
+    def run(self) -> None:
+        """Do it, in place."""
+
+    @abstractmethod
+    def snapshot(self) -> Callable[[], None]:
+        """Keep what is written over; returns what puts it back."""
+
+    @abstractmethod
+    def count(self) -> None:
+        """Count the step, if it ends with this work."""
 
 
 def carry_out(works: Sequence[Work]) -> None:
-    """Carry out all works or, if one of them fails, none.
+    """Carry out all works or, if one of them fails or is interrupted, none.
 
     Raises:
-        ConvergenceError: nothing has been changed.
+        ConvergenceError: everything is as it was before.
     """
-    _choose(works)
+    fallible = [work for work in works if work.fallible]
+    kept = [work.snapshot() for work in fallible]
+    try:
+        for work in fallible:
+            work.run()
+    except BaseException:
+        for put_back in kept:
+            put_back()
+        raise
+    for work in works if not fallible else [work for work in works if not work.fallible]:
+        work.run()
     for work in works:
-        work.compute()
-    for work in works:
-        work.write()
+        work.count()
 
 
 @dataclass
@@ -74,8 +88,7 @@ class LangevinWork(Work):
         gradients: of the batch's parameters.
         source: of the noise.
         state_of: the optimizer's state.
-        kernel: the C kernel of the batch, if there is one. One of matrices is given up where
-            numbers may overflow.
+        kernel: the C kernel of the batch, if there is one.
         start: the state to start from, if it is not the one that is stored.
         counted: whether the step ends with this work, so that the count of steps goes up.
         first: whether this is the first call of the parameters.
@@ -90,62 +103,51 @@ class LangevinWork(Work):
     start: State | None = None
     counted: bool = True
     first: bool = False
-    in_place: bool = field(default=False, init=False)
-    _new: State | None = field(default=None, init=False)
-    _seen: tuple[State, Tensor] | None = field(default=None, init=False)
 
-    def compute(self) -> None:
+    @property
+    def fallible(self) -> bool:
+        return self.batch.constraint.fallible
+
+    def run(self) -> None:
+        try:
+            self._move()
+        except ConvergenceError as error:
+            raise ConvergenceError(f"{self.batch.name}: {error}") from error
+        self.gradients = ()  # a work may be kept, gradients may not
+
+    def count(self) -> None:
+        if self.counted:
+            self.batch.count(self.state_of)
+
+    def _move(self) -> None:
         constraint = self.batch.constraint
-        if self.kernel is not None or self.in_place:
-            return
-        if self.start is None and not constraint.fallible and constraint.elementwise:
-            return  # in blocks, which cannot fail
-        self._new = self._advance(in_place=False)
-
-    def write(self) -> None:
-        batch = self.batch
         if self.kernel is not None:
             self.outcome = self.kernel.run(self.state_of, self.recipe, self.gradients, self.source)
-        elif self._new is not None:
-            batch.write(self.state_of, self._new)
-        elif self.in_place:
-            self._new = self._advance(in_place=True)
-            batch.write(self.state_of, self._new)
-        else:
+        elif self.start is None and constraint.elementwise and not constraint.fallible:
             self._run_in_blocks()
-        if self._new is not None:
-            self.outcome = self._new.outcome
-            self._new = None
-        if self.counted:
-            batch.count(self.state_of)
-        self.gradients, self._seen = (), None  # a work may be kept, gradients may not
+        else:
+            self._run_whole()
+
+    def snapshot(self) -> Callable[[], None]:
+        return self.batch.snapshot(self.state_of)
 
     def read(self) -> tuple[State, Tensor]:
         """Where the step starts, and the gradient there."""
-        found, self._seen = self._seen, None
-        if found is None:
-            state = self.start or self.batch.read(self.state_of, self.recipe.momentum)
-            found = state, self.batch.gather(self.gradients)
-        return found
+        state = self.start or self.batch.read(self.state_of, self.recipe.momentum)
+        return state, self.batch.gather(self.gradients)
 
-    def look(self) -> tuple[State, Tensor]:
-        """Read what the next ``read`` returns: nothing is gathered twice in a step."""
-        self._seen = self.read()
-        return self._seen
-
-    def _advance(self, in_place: bool) -> State:
+    def _run_whole(self) -> None:
         state, gradient = self.read()
         recipe = (
             self.recipe if self.batch.members is None else self.recipe.spread(self.batch.spread)
         )
         force = direction(gradient, state.position, recipe.weight_decay)
         noise = BatchNoise(self.batch, self.source)
-        try:
-            return advance(
-                self.batch.constraint, state, force, recipe.actions, noise.draw, in_place=in_place
-            )
-        except ConvergenceError as error:
-            raise ConvergenceError(f"{self.batch.name}: {error}") from error
+        new = advance(
+            self.batch.constraint, state, force, recipe.actions, noise.draw, in_place=True
+        )
+        self.batch.write(self.state_of, new)
+        self.outcome = new.outcome
 
     def _run_in_blocks(self) -> None:
         """Elementwise geometries in place: no temporary is larger than a block."""
@@ -172,46 +174,6 @@ def _blocks(batch: Batch, state: State, gradient: Tensor) -> Iterator[tuple[int,
         yield start, state.map(lambda tensor, cut=cut: tensor[cut]), gradient[cut]  # type: ignore[misc]
 
 
-def _choose(works: Sequence[Work]) -> None:
-    """Let works whose numbers are small enough not to overflow be done in place.
-
-    The bounds of all works are read together: reading a number waits for an accelerator.
-    """
-    asked = [
-        work
-        for work in works
-        if isinstance(work, LangevinWork)
-        and work.start is None
-        and not work.batch.shards  # one process would write while another fails
-        and work.batch.constraint.fallible
-        and work.batch.constraint.overflows_only
-    ]
-    if not asked:
-        return
-    looks = [bound for work in asked if work.kernel is None for bound in _bounds(work)]
-    numbers = iter(torch.stack(looks).tolist() if looks else ())
-    for work in asked:
-        if work.kernel is not None:
-            found = work.kernel.largest(work.state_of, work.recipe, work.gradients)
-        else:
-            found = next(numbers), next(numbers), next(numbers)
-        work.in_place = work.recipe.reach(*found) < LIMIT
-        if not work.in_place:
-            work.kernel = None  # it writes at once
-
-
-def _bounds(work: LangevinWork) -> list[Tensor]:
-    """The largest position, momentum and gradient; NaN where there is one."""
-    state, gradient = work.look()
-    tensors = [state.position, state.momentum, gradient]
-    return [
-        torch.zeros((), device=gradient.device, dtype=torch.float64)
-        if tensor is None
-        else torch.linalg.vector_norm(tensor, math.inf).double()
-        for tensor in tensors
-    ]
-
-
 @dataclass
 class AdaptiveWork(Work):
     """The batches of a group with an adaptive thermostat, which share its friction variable.
@@ -231,20 +193,46 @@ class AdaptiveWork(Work):
     friction: Tensor
     share: tuple[int, int]
     group: MutableMapping[str, Any]
-    _states: list[State] = field(default_factory=list, init=False)
 
-    def compute(self) -> None:
+    @property
+    def fallible(self) -> bool:
+        return any(work.fallible for work in self.works)
+
+    def snapshot(self) -> Callable[[], None]:
+        kept = [work.snapshot() for work in self.works]
+        friction = self.group["friction"]
+
+        def put_back() -> None:
+            self.group["friction"] = friction
+            for restore in kept:
+                restore()
+
+        return put_back
+
+    def run(self) -> None:
+        states = self._moved()
+        self.group["friction"] = self.friction
+        for work, state in zip(self.works, states, strict=True):
+            work.batch.write(work.state_of, state)
+            if state.outcome is not None:
+                self.outcome = state.outcome.joined(self.outcome)
+
+    def count(self) -> None:
+        for work in self.works:
+            work.count()
+
+    def _moved(self) -> list[State]:
         scheme, parts = self.settings.scheme, [_part(work) for work in self.works]
         if not any(self.fresh):
-            parts = self._run(range(len(parts)), parts, scheme.moves)
+            parts = self._walk(range(len(parts)), parts, scheme.moves)
         else:
             old = [i for i, fresh in enumerate(self.fresh) if not fresh]
             if old:
-                parts = self._run(old, parts, scheme.waiting)
-            parts = self._run(range(len(parts)), parts, scheme.first)
-        self._states = [part.state for part in parts]
+                parts = self._walk(old, parts, scheme.waiting)
+            parts = self._walk(range(len(parts)), parts, scheme.first)
+        return [part.state for part in parts]
 
-    def _run(self, chosen: Sequence[int], parts: list[Part], moves: Sequence[Move]) -> list[Part]:
+    def _walk(self, chosen: Sequence[int], parts: list[Part], moves: Sequence[Move]) -> list[Part]:
         batches = [self.works[i].batch for i in chosen]
         freedom = degrees_of_freedom(batches)
         walked = stretch(moves, *self.share)
@@ -257,15 +245,6 @@ class AdaptiveWork(Work):
             raise ConvergenceError(f"{names}: {error}") from error
         found = dict(zip(chosen, moved, strict=True))
         return [found.get(i, part) for i, part in enumerate(parts)]
-
-    def write(self) -> None:
-        self.group["friction"] = self.friction
-        for work, state in zip(self.works, self._states, strict=True):
-            work.batch.write(work.state_of, state)
-            if work.counted:
-                work.batch.count(work.state_of)
-            if state.outcome is not None:
-                self.outcome = state.outcome.joined(self.outcome)
 
 
 def _part(work: LangevinWork) -> Part:

@@ -6,7 +6,7 @@ SHOW := --quiet
 PIP := $(BIN)/python -m pip install $(SHOW) --disable-pip-version-check -c constraints.txt
 PINS := pyproject.toml constraints.txt
 
-.PHONY: demo test integrations docs dist lint test-oldest test-newest bench clean
+.PHONY: demo test quick integrations docs dist lint test-oldest test-newest bench clean
 
 # The first time, pip takes minutes: it shows what it does.
 demo:
@@ -18,6 +18,18 @@ demo:
 test: lint
 	$(BIN)/python -m pytest -q --doctest-modules src
 	$(BIN)/python -m pytest -q -n 2
+
+# While one works: laws, the contract, and one look at ensembles, sampling and multirate, in a minute.
+QUICK := tests/laws/test_manifold.py tests/laws/test_native.py tests/laws/test_reversible.py \
+	tests/constraints tests/integrators tests/optimizers/test_contract.py tests/optimizers/test_sgd.py \
+	tests/optimizers/test_repeating.py tests/optimizers/test_not_finite.py \
+	tests/optimizers/test_optimizer_contract.py tests/optimizers/test_rates.py \
+	tests/ensemble/test_members_follow_cola.py tests/sampling/test_sample.py \
+	tests/partitioned/test_transcriptions.py tests/test_architecture.py
+
+quick: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/python -m pytest -q -n 2 $(QUICK)
 
 # In the frameworks that people use: they come with a venv of their own.
 integrations: $(VENV)-integrations/.installed

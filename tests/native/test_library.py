@@ -125,8 +125,7 @@ def test_a_damaged_file_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 @needs_compiler
-@pytest.mark.parametrize("size", [1000, 20000])
-def test_a_cut_file_does_not_end_the_process(folder: Path, size: int) -> None:
+def test_a_cut_file_does_not_end_the_process(folder: Path) -> None:
     """A power failure may leave one. To load it ended every process by SIGBUS."""
     if (building.FOLDER / "_kernels.so").exists():
         pytest.skip("the package has compiled kernels, and a new process finds them")
@@ -134,7 +133,7 @@ def test_a_cut_file_does_not_end_the_process(folder: Path, size: int) -> None:
     whole = subprocess.run(command, text=True, capture_output=True, timeout=120).stdout.strip()
     path = Path(whole)
     content = path.read_bytes()
-    path.write_bytes(content[:size])
+    path.write_bytes(content[:20000])
     again = subprocess.run(command, text=True, capture_output=True, timeout=120)
     assert (again.returncode, Path(again.stdout.strip()).read_bytes()) == (0, content)
     assert list(folder.iterdir()) == [path]

@@ -1,6 +1,7 @@
 """Many seeds as one batched computation."""
 
-from colangevin.ensemble.ensemble import Ensemble, Removal
+from colangevin.ensemble.diverging import Removal
+from colangevin.ensemble.ensemble import Ensemble
 from colangevin.ensemble.sharding import ShardedEnsemble
 from colangevin.ensemble.training import History, fit
 

@@ -116,7 +116,7 @@ class _Task:
         if 0 in members.active:
             shown = regions.picture(members.member(0), self.points, round(extent, 2))
         return {
-            "violation": float(members.violation().max()) if members.active else None,
+            "violation": ensembles.worst_violation(members),
             "removed": ensembles.removals(members),
             "picture": shown,
         }

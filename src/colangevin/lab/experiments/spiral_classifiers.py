@@ -65,7 +65,7 @@ def _final(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any]:
     return {
         **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
         "largest_weight": ensembles.everyone(ensemble, torch.tensor(largest)),
-        "violation": ensembles.everyone(ensemble, ensemble.violation()),
+        "violation": ensembles.everyone(ensemble, ensembles.violations(ensemble)),
         "removed": ensembles.removals(ensemble),
         "picture": regions.picture(ensemble.member(0).cpu(), points)
         if 0 in ensemble.active

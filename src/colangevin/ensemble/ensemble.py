@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from colangevin.ensemble import members, saving
 from colangevin.ensemble.diverging import Removal, select, sound
+from colangevin.ensemble.effort import Effort
 from colangevin.ensemble.evaluating import evaluate
 from colangevin.ensemble.gradients import Found, Gradients, Loss, Penalty
 from colangevin.ensemble.groups import groups_of
@@ -119,6 +120,7 @@ class Ensemble:
         self._state: dict[Tensor, dict[str, Any]] = {}
         self._optimizer: MembersOptimizer | None = None
         self._gradients = Gradients(self._template, penalty, compile, self.seeds[0])
+        self._effort = Effort(self._template)
         for group in self._groups:
             group.check()
         self._lay_out()
@@ -195,8 +197,9 @@ class Ensemble:
         Raises:
             ConvergenceError: a projection failed; nothing has been changed.
         """
-        found = self.slopes(loss, inputs, targets, shared=shared)
-        self.walk(found)
+        with self._effort.threads(inputs, len(self), shared):
+            found = self.slopes(loss, inputs, targets, shared=shared)
+            self.walk(found)
         return found.losses.detach()
 
     @torch.no_grad()

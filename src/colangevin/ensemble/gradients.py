@@ -268,9 +268,7 @@ def _one(value: Any, name: str) -> Tensor:
         ValueError, TypeError: naming the function.
     """
     if not isinstance(value, Tensor):
-        raise TypeError(
-            f"{name} must return a tensor with one number, got {type(value).__name__}"
-        )
+        raise TypeError(f"{name} must return a tensor with one number, got {type(value).__name__}")
     if value.dim():
         raise ValueError(
             f"{name} must return one number for a batch, got a tensor of the shape "

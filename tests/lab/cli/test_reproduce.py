@@ -160,7 +160,28 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path, whole, jobs):
         process.kill()
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    assert "cola reproduce walks --scale smoke" in output
+    assert "Stopping after this epoch" in output
+    assert "reproduce walks --scale smoke" in output
+    assert output.rstrip().endswith("--resume")
+    assert smoke(tmp_path, "--resume").exit_code == 0
+    for job in JOBS:
+        assert record(tmp_path, job) == record(whole[1], job)
+
+
+@POSIX
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_twice_ends_at_once_and_the_run_goes_on_later(tmp_path, whole, jobs):
+    process = start(tmp_path, pause=0.02, jobs=jobs)
+    try:
+        wait_for((tmp_path / "walks" / "wide.checkpoint.pt").exists, process)
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=600)
+    finally:
+        process.kill()
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors and "Abort" not in errors
     assert output.rstrip().endswith("--resume")
     assert smoke(tmp_path, "--resume").exit_code == 0
     for job in JOBS:

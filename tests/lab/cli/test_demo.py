@@ -320,7 +320,7 @@ def test_the_program_is_called_as_it_was(monkeypatch, tmp_path):
     assert calling.program() == os.path.join("bin", "cola")
     monkeypatch.setenv("PATH", str(tool.parent))
     assert calling.program() == "cola"
-    monkeypatch.setattr(sys, "argv", [str(tmp_path / "__main__.py")])
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "colangevin" / "__main__.py")])
     monkeypatch.setattr(sys, "executable", str(tmp_path / "my bin" / "python"))
     assert calling.program() == "'my bin/python' -m colangevin"
     monkeypatch.setattr(sys, "argv", ["pytest"])

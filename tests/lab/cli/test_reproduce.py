@@ -262,7 +262,7 @@ def test_the_engine_ray_without_ray_names_the_extra(tmp_path, monkeypatch):
 
 def test_unknown_experiment_is_refused(tmp_path):
     result = invoke("spirals", "--out", str(tmp_path))
-    assert_one_line_error(result, "unknown experiment 'spirals'", "walks")
+    assert_one_line_error(result, "unknown experiment 'spirals'", "cola reproduce list")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -373,7 +373,7 @@ def test_missing_data_says_what_where_and_how(tmp_path):
 def test_data_directory_that_is_not_there_is_refused(tmp_path):
     use(replace(walks.WALKS, data=("ptb",)))
     result = smoke(tmp_path / "out", "--data", str(tmp_path / "nowhere"))
-    assert_one_line_error(result, f"{tmp_path / 'nowhere'} is not a directory")
+    assert_one_line_error(result, f"{tmp_path / 'nowhere'} does not exist")
 
 
 @pytest.mark.usefixtures("no_download")

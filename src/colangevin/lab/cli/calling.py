@@ -19,7 +19,7 @@ def program() -> str:
         'cola'
     """
     called = Path(sys.argv[0])
-    if called.name == "__main__.py":
+    if called.parts[-2:] == ("colangevin", "__main__.py"):
         return f"{_words(Path(sys.executable))} -m colangevin"
     return _words(called) if called.stem == NAME else NAME
 

@@ -126,10 +126,10 @@ def _list(console: Console) -> None:
     """One line per experiment."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     rows = [
-        (one.name, one.times.get(USUAL, ""), ", ".join(one.data) or "none", _figures(one.source))
+        (one.name, one.times.get(USUAL, ""), _phrase(one), _figures(one.source))
         for one in EXPERIMENTS.values()
     ]
-    columns = list(zip(("name", "laptop", "data", "figures"), *rows, strict=True))
+    columns = list(zip(("name", "laptop", "what (data)", "figures"), *rows, strict=True))
     # A narrow screen has no place for the figures, which `list NAME` says, too.
     if sum(2 + max(map(len, column)) for column in columns) > console.width:
         columns.pop()
@@ -139,6 +139,12 @@ def _list(console: Console) -> None:
         table.add_row(*row[: len(columns)])
     console.print(table)
     console.print(f"More on one of them: {program()} reproduce list NAME", highlight=False)
+
+
+def _phrase(experiment: Experiment) -> str:
+    """What an experiment is, in few words, and the data that it needs."""
+    data = f" ({', '.join(experiment.data)})" if experiment.data else ""
+    return (experiment.phrase or experiment.title) + data
 
 
 def _figures(source: str) -> str:

@@ -139,6 +139,7 @@ def _by_draw(records: Records, better: str, worse: str, quantity: Quantity) -> s
 EXPERIMENT = Experiment(
     name=NAME,
     title="five methods on the two-turn spiral: decision regions, loss and accuracy",
+    phrase="five methods on the two-turn spiral",
     source="figures 1 and 2",
     scales=SCALES,
     jobs=jobs,

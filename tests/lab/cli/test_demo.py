@@ -14,7 +14,6 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-
 from colangevin.lab.cli import calling, demo_command
 from colangevin.lab.cli.interrupt import interrupt_flag
 from colangevin.lab.cli.main import app

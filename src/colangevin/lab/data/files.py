@@ -285,7 +285,7 @@ def _short(error: Exception) -> str:
     """The reason alone: errors of connections have all that led to them in their text.
 
     Example:
-        >>> _short(OSError("Pool(host='x'): Max retries (by E('c: [Errno 111] Connection refused'))"))
+        >>> _short(OSError("Pool('x'): Max retries (by E('[Errno 111] Connection refused'))"))
         'Connection refused'
     """
     text = " ".join(str(error).split())

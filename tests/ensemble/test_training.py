@@ -140,6 +140,7 @@ def test_a_diverged_member_is_removed_and_reported():
     assert torch.allclose(ensemble.member(2).weight, alone.member(0).weight, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:the quasi-Newton projection did not converge")
 def test_a_diverged_member_does_not_stop_those_with_orthogonal_weights(tmp_path):
     def make():
         def network():

@@ -24,11 +24,10 @@ from colangevin.ensemble.scheduling import MembersOptimizer
 from colangevin.ensemble.settings import OPTIONS, all_wanted, spread
 from colangevin.ensemble.sources import Points, source_of
 from colangevin.ensemble.training import History, fit
-from colangevin.ensemble.violations import violation_of_members
+from colangevin.ensemble.violations import MemberViolation, violation_of_members
 from colangevin.errors import DivergenceWarning, ProjectionWarning
 from colangevin.optimizers.kernel import wants_kernels
 from colangevin.optimizers.step import carry_out
-from colangevin.optimizers.violation import Violation
 
 NOT_READY = "give lr (and momentum) or step_size (and friction) first, see set()"
 
@@ -467,10 +466,10 @@ class Ensemble:
         return evaluate(self, function, inputs, targets, per_member, batch_size)
 
     @torch.no_grad()
-    def violation(self) -> list[Violation]:
-        """For each group, as ``CoLA.violation``: the worst of the members that are left.
+    def violation(self) -> list[MemberViolation]:
+        """For each group a ``Violation``, as of ``CoLA``: the worst of the members that are left.
 
-        ``members`` has the residual of each of them.
+        Its attribute ``members`` has the residual of each of them.
 
         Raises:
             ValueError: if a geometry's ``residual`` does not have the rows of its batch first.

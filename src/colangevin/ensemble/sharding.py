@@ -23,7 +23,8 @@ from colangevin.ensemble.scheduling import listed
 from colangevin.ensemble.settings import NUMBERS
 from colangevin.ensemble.sources import Points
 from colangevin.ensemble.training import History
-from colangevin.optimizers.violation import Violation, worst_of
+from colangevin.ensemble.violations import MemberViolation
+from colangevin.optimizers.violation import worst_of
 
 T = TypeVar("T")
 
@@ -261,19 +262,19 @@ torch.distributed.init_process_group() first, or use Ensemble
 
         return self._everyone(self._together(work))
 
-    def violation(self) -> list[Violation]:
+    def violation(self) -> list[MemberViolation]:
         """As ``Ensemble.violation``; ``members`` has every seed, NaN for those that are gone."""
         own = self._together(self.local.violation)
         found = []
         for mine, *ranks in zip(own, *self._gather(own), strict=True):
             members = torch.tensor(mine.members, dtype=torch.float64)
             found.append(
-                Violation(
+                MemberViolation(
                     worst_of([one.residual for one in ranks]),
                     worst_of([one.cotangency for one in ranks]),
                     max(one.iterations for one in ranks),
                     sum(one.fallbacks for one in ranks),
-                    tuple(self._everyone(self._wide(members)).tolist()),
+                    members=self._everyone(self._wide(members)).tolist(),
                 )
             )
         return found

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,14 +14,34 @@ from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.violation import Violation, cotangency_of, measured, worst_of
 
 
-def violation_of_members(group: MemberGroup, state_of: StateOf) -> Violation:
+class MemberViolation(Violation):
+    """How well a group's constraint holds in an ensemble: a ``Violation``, the worst of members.
+
+    Attributes:
+        members: the residual of each member.
+
+    Example:
+        >>> found = MemberViolation(0.2, 0.0, members=(0.1, 0.2))
+        >>> found.residual, found.members
+        (0.2, (0.1, 0.2))
+    """
+
+    members: tuple[float, ...]
+
+    def __new__(cls, *fields: Any, members: Sequence[float] = ()) -> MemberViolation:
+        made = super().__new__(cls, *fields)
+        made.members = tuple(members)
+        return made
+
+
+def violation_of_members(group: MemberGroup, state_of: StateOf) -> MemberViolation:
     """The worst of a group over its members, and the residual of each.
 
     Raises:
         ValueError: if a geometry's residual does not have the rows of its batch first.
     """
     if not group.options:
-        return Violation(0.0, 0.0, group.iterations, group.fallbacks)
+        return MemberViolation(0.0, 0.0, group.iterations, group.fallbacks)
     residuals = [torch.zeros(len(group.options), dtype=torch.float64)]
     cotangencies = [0.0]
     for batch in group.batches:
@@ -30,7 +53,7 @@ def violation_of_members(group: MemberGroup, state_of: StateOf) -> Violation:
                 cotangencies.append(cotangency_of(part.constraint, state))
     members = torch.stack(residuals).amax(dim=0).tolist()
     worst = worst_of([0.0, *members]), worst_of(cotangencies)
-    return Violation(*worst, group.iterations, group.fallbacks, tuple(members))
+    return MemberViolation(*worst, group.iterations, group.fallbacks, members=members)
 
 
 def _residuals(part: Batch, state: State) -> Tensor:

@@ -24,7 +24,6 @@ class Violation(NamedTuple):
         cotangency: max |∇gᵀp| relative to |∇g||p|, of the momenta as the library reads them.
         iterations: of the projection of the last step that needed most of them.
         fallbacks: how many projections have used the polar factor so far.
-        members: in an ensemble, the residual of each member that is left.
 
     Example:
         >>> import torch
@@ -39,7 +38,6 @@ class Violation(NamedTuple):
     cotangency: float
     iterations: int = 0
     fallbacks: int = 0
-    members: tuple[float, ...] = ()
 
 
 def violation_of(group: dict[str, Any], layout: Layout, state_of: StateOf) -> Violation:

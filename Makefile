@@ -8,16 +8,16 @@ PINS := pyproject.toml constraints.txt
 
 .PHONY: demo test quick integrations docs dist lint test-oldest test-newest bench clean
 
-# The first time, pip takes minutes: it shows what it does.
+# The first time, pip takes minutes: it shows what it does. With all that the demo says to try next.
 demo:
-	@test -e $(VENV)/.cli || echo "Installing torch and the rest into $(VENV): minutes, the first time."
-	@$(MAKE) --no-print-directory $(VENV)/.cli SHOW=
+	@test -e $(VENV)/.explore || echo "Installing torch and the rest into $(VENV): minutes, the first time."
+	@$(MAKE) --no-print-directory $(VENV)/.explore SHOW=
 	$(BIN)/cola demo
 
-# One command per line: make stops at the first that fails.
+# One command per line: make stops at the first that fails. -rs: why tests were skipped.
 test: lint
 	$(BIN)/python -m pytest -q --doctest-modules src
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -rs -n 2
 
 # While one works: laws, the contract, and one look at ensembles, sampling and multirate, in a minute.
 QUICK := tests/laws/test_manifold.py tests/laws/test_native.py tests/laws/test_reversible.py \
@@ -65,7 +65,7 @@ clean:
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each set of extras, so that installing one never hides that another is missing.
-$(VENV)/.cli $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.dist: $(VENV)/.%: $(VENV)/.created $(PINS)
+$(VENV)/.explore $(VENV)/.dev $(VENV)/.bench $(VENV)/.docs $(VENV)/.dist: $(VENV)/.%: $(VENV)/.created $(PINS)
 	$(PIP) -e ".[$*]"
 	@touch $@
 

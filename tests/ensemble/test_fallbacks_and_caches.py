@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import warnings
 import weakref
 from typing import Any
@@ -40,8 +41,9 @@ def test_members_that_fall_back_are_counted_and_warned_of_once() -> None:
     assert isinstance(ensemble.fallbacks, int)
     assert 0 < ensemble.fallbacks <= 9
     assert sum(issubclass(w.category, cl.ProjectionWarning) for w in caught) == 1
-    assert ensemble.violation().shape == (3,)
-    assert float(ensemble.violation().max()) < 1e-5
+    (found,) = ensemble.violation()
+    assert len(found.members) == 3
+    assert found.residual < 1e-5 and found.fallbacks == ensemble.fallbacks
 
 
 def test_short_steps_do_not_fall_back() -> None:
@@ -75,8 +77,9 @@ def test_violation_of_members_that_are_nan_is_nan() -> None:
     inputs = torch.ones(3, 1, 2)
     inputs[1] = torch.nan
     ensemble.step(lambda y, t: y.square().sum(), inputs, inputs)
-    found = ensemble.violation()
-    assert found.isnan().tolist() == [False, True, False]
+    found = ensemble.violation()[0]
+    assert [math.isnan(one) for one in found.members] == [False, True, False]
+    assert math.isnan(found.residual)
 
 
 def test_the_number_of_objects_stays() -> None:

@@ -140,6 +140,7 @@ def test_a_diverged_member_is_removed_and_reported():
     assert torch.allclose(ensemble.member(2).weight, alone.member(0).weight, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:the quasi-Newton projection did not converge")
 def test_a_diverged_member_does_not_stop_those_with_orthogonal_weights(tmp_path):
     def make():
         def network():
@@ -152,7 +153,7 @@ def test_a_diverged_member_does_not_stop_those_with_orthogonal_weights(tmp_path)
     with pytest.warns(cl.DivergenceWarning):
         ensemble.fit(mse, POINTS, TARGETS, epochs=4, batch_size=8)
     assert ensemble.active == [0, 2]
-    assert ensemble.violation().max() < 1e-6
+    assert max(group.residual for group in ensemble.violation()) < 1e-6
     torch.save(ensemble.state_dict(), tmp_path / "state.pt")
     loaded = make()
     loaded.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))

@@ -842,6 +842,7 @@ class TestNoise:
         train(model, optimizer, range(2))
         assert same(torch.get_rng_state(), before)
 
+    @pytest.mark.filterwarnings("ignore:another optimizer was made from the same weights")
     def test_manual_seed_fixes_the_run(self) -> None:
         runs = []
         for seed in (3, 3, 4):

@@ -140,6 +140,7 @@ def all_awake(model):
     return all(p.requires_grad for p in model.parameters())
 
 
+@pytest.mark.filterwarnings("ignore:another optimizer was made from the same weights")
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_release_wakes_everybody_and_training_goes_on(make):
     model, twin = network(), network()

@@ -183,6 +183,7 @@ def test_a_constraint_may_be_replaced():
 # --- gradients --------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:another optimizer was made from the same weights")
 @pytest.mark.parametrize("fused", [False, None])
 @pytest.mark.parametrize("temperature", [0.0, 1e-3])
 def test_gradients_may_have_any_layout(fused, temperature):
@@ -249,6 +250,7 @@ def test_a_radius_for_each_weight_beside_one_for_all():
 # --- noise, hooks, failures -------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:another optimizer was made from the same weights")
 def test_networks_made_one_after_the_other_draw_different_noise():
     torch.manual_seed(0)
     weights = [nn.Parameter(torch.randn(50)) for _ in range(2)]

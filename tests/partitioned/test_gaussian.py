@@ -41,9 +41,11 @@ def covariances(step_size: float, scheme: str, friction: float = 1.0) -> np.ndar
 
 
 STEPS = [0.4, 0.2, 0.1, 0.05]
+SEVERAL = pytest.mark.filterwarnings("ignore:another optimizer was made from the same weights")
 EXACT = TAU / STIFFNESS.numpy()
 
 
+@SEVERAL
 @pytest.mark.parametrize("friction", [0.1, 1.0, 20.0, np.inf])
 def test_baoab_is_exact_on_a_gaussian_target(friction: float) -> None:
     """Its error, of order h² elsewhere, vanishes: in θ, and in p between two calls."""
@@ -53,6 +55,7 @@ def test_baoab_is_exact_on_a_gaussian_target(friction: float) -> None:
         assert covariance[:, 1, 1] == pytest.approx(TAU, rel=1e-10)
 
 
+@SEVERAL
 def test_momentum_of_whole_steps_has_an_error_of_second_order() -> None:
     """After BAOAB's closing half kick the variance is τ(1 − h²k/4)."""
     for step_size in STEPS:
@@ -62,6 +65,7 @@ def test_momentum_of_whole_steps_has_an_error_of_second_order() -> None:
         assert closed == pytest.approx(TAU * (1 - step_size**2 * STIFFNESS.numpy() / 4), rel=1e-10)
 
 
+@SEVERAL
 def test_oba_has_a_configurational_error_of_first_order() -> None:
     errors = [np.abs(covariances(h, "OBA")[:, 0, 0] / EXACT - 1).max() for h in STEPS]
     assert fitted_order(STEPS, errors) == pytest.approx(1.0, abs=0.15)

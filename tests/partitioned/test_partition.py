@@ -91,6 +91,7 @@ def test_parameters_without_gradient_are_left_out() -> None:
     assert "0" not in parts(cl.partition(model, by="layer"))
 
 
+@pytest.mark.filterwarnings("ignore:another optimizer was made from the same weights")
 def test_presets_take_mappings_groups_and_parameters() -> None:
     one, two = (nn.Parameter(torch.zeros(2)) for _ in range(2))
     mapping = cl.LOL({"first": [one], "last": [two]}, step_size=0.1)

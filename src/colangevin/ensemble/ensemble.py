@@ -6,34 +6,30 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from colangevin.ensemble import members, saving
+from colangevin.ensemble.diverging import Removal, select, sound
+from colangevin.ensemble.effort import Effort
 from colangevin.ensemble.evaluating import evaluate
 from colangevin.ensemble.gradients import Found, Gradients, Loss, Penalty
-from colangevin.ensemble.groups import groups_of, total
+from colangevin.ensemble.groups import groups_of
 from colangevin.ensemble.moving import move
 from colangevin.ensemble.scheduling import MembersOptimizer
 from colangevin.ensemble.settings import OPTIONS, all_wanted, spread
 from colangevin.ensemble.sources import Points, source_of
 from colangevin.ensemble.training import History, fit
+from colangevin.ensemble.violations import MemberViolation, violation_of_members
 from colangevin.errors import DivergenceWarning, ProjectionWarning
 from colangevin.optimizers.kernel import wants_kernels
 from colangevin.optimizers.step import carry_out
 
 NOT_READY = "give lr (and momentum) or step_size (and friction) first, see set()"
-
-
-class Removal(NamedTuple):
-    """A member that was removed because its loss was no longer finite."""
-
-    member: int
-    seed: int
-    step: int
 
 
 class Ensemble:
@@ -123,6 +119,7 @@ class Ensemble:
         self._state: dict[Tensor, dict[str, Any]] = {}
         self._optimizer: MembersOptimizer | None = None
         self._gradients = Gradients(self._template, penalty, compile, self.seeds[0])
+        self._effort = Effort(self._template)
         for group in self._groups:
             group.check()
         self._lay_out()
@@ -199,8 +196,9 @@ class Ensemble:
         Raises:
             ConvergenceError: a projection failed; nothing has been changed.
         """
-        found = self.slopes(loss, inputs, targets, shared=shared)
-        self.walk(found)
+        with self._effort.threads(inputs, len(self), shared):
+            found = self.slopes(loss, inputs, targets, shared=shared)
+            self.walk(found)
         return found.losses.detach()
 
     @torch.no_grad()
@@ -240,18 +238,17 @@ class Ensemble:
     def walk(self, found: Found) -> None:
         """Make one step of every member with the gradients of ``slopes``."""
         works = [
-            work
+            group.works(found.gradients, self._own_seeds, self.steps, self._state)
             for group in self._groups
-            for work in group.works(found.gradients, self._own_seeds, self.steps, self._state)
         ]
-        carry_out(works)
-        for group in self._groups:
-            group.finish()
+        carry_out([*chain.from_iterable(works)])
+        pairs = zip(self._groups, works, strict=True)
+        fallbacks = sum(group.finish(own).fallbacks for group, own in pairs)
         for name, tensor in found.buffers.items():
             self._buffers[name].copy_(tensor)
         if any(not group.rests for group in self._groups):
             self.steps += 1
-        self._note(total(works).fallbacks)
+        self._note(fallbacks)
         if self._optimizer is not None:
             self._optimizer.step()
 
@@ -277,8 +274,8 @@ class Ensemble:
         """Train on all points once.
 
         With tensors or a dataset each member has its own random order. A loader has one order,
-        and all members see its batches. Members whose loss is no longer finite are removed, with
-        a warning.
+        and all members see its batches. Members whose loss or weights are no longer finite are
+        removed, with a warning.
 
         Args:
             loss: as in ``step``.
@@ -315,8 +312,8 @@ class Ensemble:
     # --- members that go ------------------------------------------------------------------
 
     def _remove_diverged(self, losses: Tensor) -> None:
-        """Remove members by their losses, with a warning."""
-        keep = losses.isfinite().cpu()
+        """Remove members whose loss or weights are no longer finite, with a warning."""
+        keep = sound(losses, self._learned.values(), self._groups)
         if bool(keep.all()):
             return
         gone = [i for i, stays in zip(self.active, keep.tolist(), strict=True) if not stays]
@@ -330,25 +327,8 @@ class Ensemble:
         self._select([row for row, stays in enumerate(keep.tolist()) if stays])
 
     def _select(self, rows: Sequence[int]) -> None:
-        """Keep the members in these rows."""
-        count, chosen = len(self.active), list(rows)
-        entries = {name: self._state[self._learned[name]] for name in self._learned}
-        for table in (self._learned, self._frozen, self._buffers):
-            for name, tensor in table.items():
-                table[name] = tensor[chosen].contiguous()
-        self._state = {
-            self._learned[name]: {
-                key: value if value.dim() == 0 else _rows(value, count, chosen)
-                for key, value in entry.items()
-            }
-            for name, entry in entries.items()
-        }
-        self.active = [self.active[row] for row in chosen]
-        self._own_seeds = [self.seeds[i] for i in self.active]
-        for group in self._groups:
-            group.select(chosen)
-        if self.active:
-            self._lay_out()
+        """Keep the members in these rows; an ensemble of another optimizer has more to select."""
+        select(self, rows)
 
     # --- results --------------------------------------------------------------------------
 
@@ -486,12 +466,22 @@ class Ensemble:
         return evaluate(self, function, inputs, targets, per_member, batch_size)
 
     @torch.no_grad()
-    def violation(self) -> Tensor:
-        """The largest relative violation of the constraints in each member that is left."""
-        found = [torch.zeros(len(self), dtype=torch.float64)]
-        for group in self._groups:
-            found += [values.double().cpu() for values in group.residuals(self._state)]
-        return torch.stack(found).amax(dim=0)
+    def violation(self) -> list[MemberViolation]:
+        """For each group a ``Violation``, as of ``CoLA``: the worst of the members that are left.
+
+        Its attribute ``members`` has the residual of each of them.
+
+        Raises:
+            ValueError: if a geometry's ``residual`` does not have the rows of its batch first.
+
+        Example:
+            >>> from colangevin import Circle
+            >>> ensemble = Ensemble(lambda: nn.Linear(2, 1), range(3), {"weight": Circle(2.0)})
+            >>> weight, bias = ensemble.violation()
+            >>> weight.residual < 1e-6, len(weight.members)
+            (True, 3)
+        """
+        return [violation_of_members(group, self._state) for group in self._groups]
 
     def state_tensors(self) -> list[Tensor]:
         """What is kept between steps besides the parameters."""
@@ -512,8 +502,3 @@ class Ensemble:
             ValueError: if it is of other seeds, parameters or constraints; nothing is changed.
         """
         saving.unpack(self, state)
-
-
-def _rows(tensor: Tensor, count: int, chosen: Sequence[int]) -> Tensor:
-    """Some members' part of a tensor whose first dimension is members, or members · rows."""
-    return tensor.unflatten(0, (count, -1))[list(chosen)].flatten(0, 1).contiguous()

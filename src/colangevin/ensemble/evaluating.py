@@ -11,6 +11,7 @@ from torch.func import functional_call, vmap
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
 from colangevin import checks
+from colangevin.ensemble.effort import evaluating
 from colangevin.ensemble.sources import Points, is_loader, pair
 
 if TYPE_CHECKING:
@@ -84,13 +85,10 @@ def _apply(
     def one(tensors: dict[str, Tensor], x: Tensor, y: Tensor | None) -> Tensor:
         return function(functional_call(template, tensors, (x,)), y)
 
-    was_training = template.training
-    template.eval()
-    try:
-        in_dims = (0, dim, None if targets is None else dim)
+    in_dims = (0, dim, None if targets is None else dim)
+    threads = ensemble._effort.threads(inputs, len(ensemble), shared=not own)
+    with evaluating(template), threads:
         return vmap(one, in_dims=in_dims)(ensemble._tensors(), inputs, targets)
-    finally:
-        template.train(was_training)
 
 
 def _joined(found: list[Tensor], counts: list[int]) -> Tensor:

@@ -243,8 +243,8 @@ def _vectorised(
         own = {n: t.mT if n in narrow else t for n, t in zip(learned, position, strict=True)}
         # Buffers may be changed by the forward pass.
         fixed = {n: t.clone() if n in kept else t for n, t in zip(rest, others, strict=True)}
-        value = loss(functional_call(model, {**own, **fixed}, (inputs,)), targets)
-        value = value if penalty is None else value + penalty(own)
+        value = _one(loss(functional_call(model, {**own, **fixed}, (inputs,)), targets), "loss")
+        value = value if penalty is None else value + _one(penalty(own), "penalty")
         return value, tuple(tensor for name, tensor in fixed.items() if name in kept)
 
     def one(position: Any, others: Any, inputs: Any, targets: Any) -> Any:
@@ -259,6 +259,22 @@ def _vectorised(
         return vmap(one, in_dims=(0, 0, dim, dim), randomness="different")(*given)
 
     return everyone
+
+
+def _one(value: Any, name: str) -> Tensor:
+    """What a function of the user has returned, if it is one number.
+
+    Raises:
+        ValueError, TypeError: naming the function.
+    """
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must return a tensor with one number, got {type(value).__name__}")
+    if value.dim():
+        raise ValueError(
+            f"{name} must return one number for a batch, got a tensor of the shape "
+            f"{tuple(value.shape)}: take its .mean(), for example"
+        )
+    return value
 
 
 # --- small products -------------------------------------------------------------------------

@@ -56,6 +56,8 @@ class MemberGroup:
             self.friction = torch.tensor(
                 [float(group["friction"]) for group in groups], dtype=torch.float64
             )
+        self.iterations = self.fallbacks = 0
+        self.resting: Tensor | None = None  # members whose gradient was not finite
         self._recipes: dict[bool, Recipe] = {}
         self._layout: Layout | None = None
 
@@ -209,9 +211,17 @@ class MemberGroup:
         else:
             recipe, kernel = self._recipe(step == 0), self.layout.kernel(batch)
         if batch.constraint.fallible:
-            slopes = [finite(slope) for slope in slopes]
+            slopes = [self._rested(slope) for slope in slopes]
         source = Source(seeds, [step] * len(slopes))
         return LangevinWork(batch, recipe, slopes, source, state_of, kernel, counted=False)
+
+    def _rested(self, slope: Tensor) -> Tensor:
+        """The slope, with 0 for members that have diverged; they are noted."""
+        good = finite_members(slope)
+        if good is None:
+            return slope
+        self.resting = ~good if self.resting is None else self.resting | ~good
+        return finite(slope)
 
     def _column(self, name: str) -> Scalar:
         values = [float(group[name]) for group in self.options]
@@ -224,12 +234,16 @@ class MemberGroup:
         lr, temperature, coupling, driving_noise = map(self._column, COLUMNS)
         return AdaptiveDynamics(lr, temperature, coupling, driving_noise, scheme)
 
-    def finish(self) -> None:
-        """A step has been made: step sizes that decay do so."""
+    def finish(self, works: Sequence[Work]) -> Outcome:
+        """A step has been made: count, and let step sizes decay."""
+        outcome = total(works)
+        self.iterations = outcome.iterations
+        self.fallbacks += outcome.fallbacks
         if self._decays:
             for group in self.options:
                 decay(group)
             self._forget()
+        return outcome
 
     # --- members that go ------------------------------------------------------------------------
 
@@ -239,18 +253,8 @@ class MemberGroup:
         self._geometries = [self._geometries[i] for i in keep]
         if self.friction is not None:
             self.friction = self.friction[list(keep)]
+        self.resting = None
         self._forget()
-
-    def residuals(self, state_of: StateOf) -> list[Tensor]:
-        """The largest violation of each member, by batch."""
-        found = []
-        for batch in self.batches:
-            parts = [batch.part([i]) for i in range(len(batch.parameters))]
-            for part in parts if not batch.constraint.joint else [batch]:
-                state = part.read(state_of, momentum=False)
-                residual = part.constraint.residual(state).abs()
-                found.append(part.worst_of_members(residual))
-        return found
 
 
 def finite(gradient: Tensor) -> Tensor:
@@ -258,10 +262,22 @@ def finite(gradient: Tensor) -> Tensor:
 
     A member that has diverged rests until it is removed: it must not stop the others.
     """
-    if gradient.device.type == "cpu" and bool(gradient.sum().isfinite()):
-        return gradient  # a sum has a NaN or an infinity if any of its terms has
-    good = gradient.isfinite().flatten(1).all(dim=1)
+    good = finite_members(gradient)
+    if good is None:
+        return gradient
     return torch.where(good.view(-1, *[1] * (gradient.dim() - 1)), gradient, 0.0)
+
+
+def finite_members(stacked: Tensor) -> Tensor | None:
+    """Which members have only finite numbers in a tensor [members, ...]; None: all of them.
+
+    Example:
+        >>> finite_members(torch.tensor([[0.0, 1.0], [2.0, torch.nan]]))
+        tensor([ True, False])
+    """
+    if stacked.device.type == "cpu" and bool(stacked.sum().isfinite()):
+        return None  # a sum has a NaN or an infinity if any of its terms has
+    return stacked.isfinite().flatten(1).all(dim=1)
 
 
 def groups_of(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints.base import same_values
+from colangevin.ensemble.diverging import Removal
 from colangevin.optimizers.saving import copied
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 SAVED = ("lr", "momentum", "temperature", "weight_decay", "scheme", "delayed_gradient", "friction")
 """The settings of a group that a state brings, of those members that it has."""
+COUNTS = ("iterations", "fallbacks")
+"""What a group counts; states of before have no counts by group."""
 PLAIN = ("seeds", "active", "removed", "steps", "epochs", "fallbacks")
 
 
@@ -41,7 +44,12 @@ def _group(part: Any) -> dict[str, Any]:
         {name: group[name] for name in (*SAVED, "steps") if name in group} for group in part.options
     ]
     constraints = copied(part.describe())
-    return {"constraints": constraints, "friction": friction, "settings": copied(settings)}
+    return {
+        "constraints": constraints,
+        "friction": friction,
+        "settings": copied(settings),
+        **{name: getattr(part, name) for name in COUNTS},
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -69,14 +77,14 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
                     entry[field].copy_(value)
                 else:
                     entry[field] = value.to(tensor.device).clone()
-    from colangevin.ensemble.ensemble import Removal
-
     ensemble.removed = [Removal(*removal) for removal in state["removed"]]
     for name in ("steps", "epochs", "fallbacks"):
         setattr(ensemble, name, state[name])
     for part, saved in zip(ensemble._groups, state["groups"], strict=True):
         part.friction = None if saved["friction"] is None else saved["friction"].clone()
         part.set(saved["settings"])
+        for name in COUNTS:
+            setattr(part, name, saved.get(name, 0))
     ensemble._gradients.random_state = state["random_state"].clone()
     ensemble._gradients.random = state["random"]
 

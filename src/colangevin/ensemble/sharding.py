@@ -23,6 +23,8 @@ from colangevin.ensemble.scheduling import listed
 from colangevin.ensemble.settings import NUMBERS
 from colangevin.ensemble.sources import Points
 from colangevin.ensemble.training import History
+from colangevin.ensemble.violations import MemberViolation
+from colangevin.optimizers.violation import worst_of
 
 T = TypeVar("T")
 
@@ -260,9 +262,22 @@ torch.distributed.init_process_group() first, or use Ensemble
 
         return self._everyone(self._together(work))
 
-    def violation(self) -> Tensor:
-        """The largest relative violation of every seed; NaN for members that are gone."""
-        return self._everyone(self._wide(self._together(self.local.violation)))
+    def violation(self) -> list[MemberViolation]:
+        """As ``Ensemble.violation``; ``members`` has every seed, NaN for those that are gone."""
+        own = self._together(self.local.violation)
+        found = []
+        for mine, *ranks in zip(own, *self._gather(own), strict=True):
+            members = torch.tensor(mine.members, dtype=torch.float64)
+            found.append(
+                MemberViolation(
+                    worst_of([one.residual for one in ranks]),
+                    worst_of([one.cotangency for one in ranks]),
+                    max(one.iterations for one in ranks),
+                    sum(one.fallbacks for one in ranks),
+                    members=self._everyone(self._wide(members)).tolist(),
+                )
+            )
+        return found
 
     def member(self, index: int) -> nn.Module:
         """A member as an ordinary module of its own, on every rank."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,19 +22,34 @@ from colangevin.ensemble.sources import Points
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
 
-Metric: TypeAlias = "Callable[[Ensemble], Tensor]"
+Metric: TypeAlias = "Callable[[Ensemble], Tensor | Sequence[float] | float]"
 LOSS = "loss"
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
-    """Metrics over time; ``history["loss"]`` is [times, seeds], NaN for removed members."""
+    """Metrics over time; ``history["loss"]`` is [times, seeds], NaN for removed members.
+
+    Example:
+        >>> History([10], {"loss": [torch.tensor([0.5, 1.5])]})
+        History(2 seeds, 1 time up to epoch 10; last means: loss 1)
+    """
 
     epochs: list[int] = field(default_factory=list)
     values: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Tensor:
         return torch.stack(self.values[name])
+
+    def __repr__(self) -> str:
+        if not self.epochs:
+            return "History(nothing measured)"
+        times, seeds = len(self.epochs), len(next(iter(self.values.values()))[-1])
+        means = [f"{name} {float(rows[-1].nanmean()):.4g}" for name, rows in self.values.items()]
+        return (
+            f"History({seeds} seed{'s' * (seeds > 1)}, {times} time{'s' * (times > 1)} up to epoch "
+            f"{self.epochs[-1]}; last means: {', '.join(means)})"
+        )
 
     def append(self, epoch: int, row: Mapping[str, Tensor]) -> None:
         """Add what was measured after an epoch."""
@@ -65,10 +81,12 @@ def fit(
         inputs: the points [points, ...] of all members, or [members, points, ...]; a dataset;
             or a loader, whose batches all members see.
         targets: of tensors; datasets and loaders bring them.
-        epochs: epochs in all, those that the ensemble has made already included.
+        epochs: epochs in all, those that the ensemble has made already included: after
+            ``epochs=2``, ``epochs=4`` trains 2 more, and ``epochs=2`` nothing, with a warning.
         batch_size: points in a batch; None with a loader.
         per_member: every member has its own data.
-        metrics: functions of the ensemble that return one number per member that is left.
+        metrics: functions of the ensemble that return one number per member that is left, or
+            one number for all. The name "loss" is reserved for the training loss.
         every: epochs between two measurements and checkpoints.
         checkpoint: a file; if it exists the training goes on from there, with the options of
             the ensemble that wrote it.
@@ -78,6 +96,9 @@ def fit(
 
     Returns:
         The training loss, averaged over the epochs since the last measurement, and the metrics.
+
+    Raises:
+        ValueError, TypeError: naming the argument.
 
     Example:
         >>> from torch import nn
@@ -94,11 +115,13 @@ def fit(
     """
     checks.count("epochs", epochs)
     checks.count("every", every)
+    _check_metrics(metrics)
     history, steered = History(), listed(schedulers)
     sizes: dict[str, Any] = {"batch_size": batch_size, "per_member": per_member}
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         history = load(ensemble, path, sizes, steered)
+    _warn_if_idle(ensemble, epochs)
     with _bar(progress, epochs) as report:
         since: list[Tensor] = []
         while ensemble.epochs < epochs and ensemble.active:
@@ -109,7 +132,7 @@ def fit(
                 continue
             row = {LOSS: torch.stack(since).mean(dim=0)}
             for name, metric in (metrics or {}).items():
-                row[name] = widen(ensemble, metric(ensemble))
+                row[name] = widen(ensemble, metric(ensemble), name)
             history.append(ensemble.epochs, row)
             since = []
             if path is not None:
@@ -117,10 +140,54 @@ def fit(
     return history
 
 
-def widen(ensemble: Ensemble, values: Tensor) -> Tensor:
-    """From numbers of the members that are left to all, with NaN for the others."""
+def _check_metrics(metrics: Any) -> None:
+    if metrics is None:
+        return
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics must be functions by name, got {type(metrics).__name__}")
+    for name, metric in metrics.items():
+        if name == LOSS:
+            raise ValueError(
+                f"metrics: the name {LOSS!r} is reserved for the training loss; call it "
+                "'test loss', for example"
+            )
+        if not callable(metric):
+            raise TypeError(f"metrics[{name!r}] must be a function of the ensemble, got {metric!r}")
+
+
+def _warn_if_idle(ensemble: Ensemble, epochs: int) -> None:
+    done, seeds = ensemble.epochs, len(ensemble.seeds)
+    if not ensemble.active:
+        said = f"all {seeds} members were removed because they diverged: nothing is left to train"
+    elif done >= epochs:
+        said = (
+            f"already at epoch {done}, nothing is trained: epochs is a total; pass "
+            f"epochs={done + epochs} to train {epochs} more"
+        )
+    else:
+        return
+    warnings.warn(said, UserWarning, stacklevel=4)  # the caller of Ensemble.fit
+
+
+def widen(ensemble: Ensemble, values: Any, name: str) -> Tensor:
+    """From a metric's numbers of the members that are left to all, with NaN for the others.
+
+    Raises:
+        ValueError, TypeError: if these are not one number per member, or one for all.
+    """
+    try:
+        found = torch.as_tensor(values, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"metrics[{name!r}] must return numbers, got {type(values).__name__}"
+        ) from None
+    if found.dim() and found.shape != (len(ensemble),):
+        raise ValueError(
+            f"metrics[{name!r}] must return one number per member, {len(ensemble)}, or one for "
+            f"all, got the shape {tuple(found.shape)}"
+        )
     wide = torch.full((len(ensemble.seeds),), math.nan, dtype=torch.float64)
-    wide[ensemble.active] = values.detach().double().cpu()
+    wide[ensemble.active] = found
     return wide
 
 

@@ -49,21 +49,22 @@ def violation_of(group: dict[str, Any], layout: Layout, state_of: StateOf) -> Vi
     for batch, momentum in moved_batches(layout, state_of):
         constraint = batch.constraint
         state = batch.read(state_of, momentum)
-        residual = _worst(constraint.residual(_measured(constraint, state)))
+        residual = _worst(constraint.residual(measured(constraint, state)))
         residuals.append(batch.worst(residual))
         if momentum:
             # A momentum that is kept modulo the normal space is read without its normal part.
-            cotangencies.append(batch.worst(_cotangency(constraint, state)))
+            cotangencies.append(batch.worst(cotangency_of(constraint, state)))
     counts = group.get("iterations", 0), group.get("fallbacks", 0)
     return Violation(worst_of(residuals), worst_of(cotangencies), *counts)
 
 
-def _cotangency(constraint: Constraint, state: State) -> float:
+def cotangency_of(constraint: Constraint, state: State) -> float:
+    """max |∇gᵀp| relative to |∇g||p|; NaN if a number is."""
     try:
         closed = constraint.close(state)
     except ConvergenceError:  # numbers that are not finite, most likely
         return math.nan
-    return _worst(constraint.cotangency(_measured(constraint, closed)))
+    return _worst(constraint.cotangency(measured(constraint, closed)))
 
 
 def moved_batches(layout: Layout, state_of: StateOf) -> Iterator[tuple[Batch, bool]]:
@@ -78,7 +79,8 @@ def moved_batches(layout: Layout, state_of: StateOf) -> Iterator[tuple[Batch, bo
         yield own, all(MOMENTUM in state_of[p] for p in own.parameters)
 
 
-def _measured(constraint: Constraint, state: State) -> State:
+def measured(constraint: Constraint, state: State) -> State:
+    """The state as it is measured: in float64 where possible."""
     if constraint.double_safe and state.position.device.type != "mps":
         return state.map(Tensor.double)
     return state

@@ -57,7 +57,9 @@ def compare(rank: int) -> dict[str, bool]:
             alone.evaluate(lambda y, _: y, own, per_member=True),
             shared.evaluate(lambda y, _: y, own, per_member=True),
         ),
-        "violation": torch.equal(alone.violation(), shared.violation()),
+        "violation": alone.violation() == shared.violation(),
+        "violation of members": [one.members for one in alone.violation()]
+        == [one.members for one in shared.violation()],
         "length": len(shared) == len(alone) == len(SEEDS),
         "local": shared.local.seeds == SEEDS[rank :: shared.world],
     }

@@ -1,16 +1,20 @@
 import csv
 import math
 import os
+import re
 import signal
 import struct
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
+from colangevin.lab.cli import calling, demo_command
 from colangevin.lab.cli.interrupt import interrupt_flag
 from colangevin.lab.cli.main import app
 from colangevin.lab.experiments import demo, demo_plot
@@ -206,10 +210,11 @@ def test_first_ctrl_c_raises_a_flag_and_the_second_interrupts():
     # A process that was started in the background ignores Ctrl-C from the start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with interrupt_flag() as interrupted:
-            assert not interrupted()
+        said = []
+        with interrupt_flag(lambda: said.append("stopping")) as interrupted:
+            assert not interrupted() and not said
             signal.raise_signal(signal.SIGINT)
-            assert interrupted()
+            assert interrupted() and said == ["stopping"]
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -224,9 +229,10 @@ def module(*arguments: str) -> list[str]:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a terminal are POSIX's")
 def test_ctrl_c_ends_with_what_is_done(tmp_path):
     arguments = ("demo", "--jobs", "2", "--epochs", "100000", "--out", str(tmp_path))
-    process = subprocess.Popen(
-        module(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+    complete = [tmp_path / "demo.png", tmp_path / "demo.csv"]
+    for path in complete:
+        path.write_text("of an earlier complete run")
+    process = begin(*arguments)
     try:
         # From the first line on, Ctrl-C is handled, also while the other processes still start.
         assert process.stdout.readline().startswith(b"1. Overfitting")
@@ -235,9 +241,92 @@ def test_ctrl_c_ends_with_what_is_done(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130, errors.decode()
-    assert b"Stopped; this is what is done." in output
+    text = " ".join(output.decode().split())
+    assert "Stopping after this epoch" in text
     assert b"Traceback" not in errors
-    rows = read_table(tmp_path / "demo.csv")
+    rows = read_table(tmp_path / "demo-stopped.csv")
     assert rows and {row["job"] for row in rows} <= set(JOBS)
     assert all(1 <= int(row["epochs"]) < 100_000 for row in rows)
-    assert (tmp_path / "demo.png").exists()
+    assert (tmp_path / "demo-stopped.png").read_bytes().startswith(PNG_SIGNATURE)
+    assert {path.read_text() for path in complete} == {"of an earlier complete run"}
+    check_stopped_text(text)
+
+
+def begin(*arguments: str) -> subprocess.Popen:
+    """Start the program in a session of its own, as a terminal would."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(module(*arguments), stdout=pipe, stderr=pipe, start_new_session=True)
+
+
+def check_stopped_text(text: str) -> None:
+    """Nothing explains a table that is not there, and nothing is claimed."""
+    assert re.search(r"stopped.* at epoch \d+ of 100,000", text)
+    for word in ("standard error", "significant", "Try next", "NOT seen"):
+        assert word not in text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a terminal are POSIX's")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_second_ctrl_c_ends_at_once(tmp_path, jobs):
+    process = begin("demo", "--jobs", jobs, "--epochs", "100000", "--out", str(tmp_path))
+    try:
+        assert process.stdout.readline().startswith(b"1. Overfitting")
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.3)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=600)
+    finally:
+        process.kill()
+    assert process.returncode == 130, errors.decode()
+    assert b"cola demo: ended at once" in errors
+    assert b"Traceback" not in errors and b"Abort" not in errors
+    assert not (tmp_path / "demo.png").exists()
+
+
+def part(epochs: int, complete: bool) -> list[Record]:
+    own = {"label": "SGD", "depth": 8, "epochs": 800}
+    made = [record(name, "test_accuracy", [0.5, 0.6], **own) for name in JOBS[2:]]
+    history = {"epoch": [0, epochs], "test_accuracy": [[0.5, 0.5], [0.5, 0.6]]}
+    return [replace(one, history=history, complete=complete) for one in made]
+
+
+def titles(records: list[Record]) -> str:
+    figure = demo_plot.draw(Records(records))
+    return " ".join(axis.get_title(loc) for axis in figure.axes for loc in ("left", "center"))
+
+
+def test_a_picture_of_a_stopped_run_says_so():
+    text = " ".join(titles(part(64, complete=False)).split())
+    assert "Depth: stopped at epoch 64 of 800" in text
+    assert "Overfitting: not begun" in text
+    assert "learn" not in text and "keep" not in text
+    one = part(800, complete=True)[:1]
+    assert "stopped; SGD at epoch 800 of 800, orthogonal not begun" in " ".join(titles(one).split())
+    whole = titles(part(800, complete=True))
+    assert "8 hidden layers learn" in whole and "stopped" not in whole
+
+
+def test_the_program_is_called_as_it_was(monkeypatch, tmp_path):
+    """After `make demo` cola is not on the PATH."""
+    tool = tmp_path / "bin" / "cola"
+    tool.parent.mkdir()
+    tool.touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bin/cola", "demo"])
+    monkeypatch.setenv("PATH", "")
+    assert calling.program() == "bin/cola"
+    monkeypatch.setattr(sys, "argv", [str(tool)])
+    assert calling.program() == os.path.join("bin", "cola")
+    monkeypatch.setenv("PATH", str(tool.parent))
+    assert calling.program() == "cola"
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "colangevin" / "__main__.py")])
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "my bin" / "python"))
+    assert calling.program() == "'my bin/python' -m colangevin"
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    assert calling.program() == "cola"
+
+
+def test_try_next_names_the_program_as_it_was_called(monkeypatch, tmp_path):
+    monkeypatch.setattr(demo_command, "program", lambda: ".venv/bin/cola")
+    result = invoke("--epochs", "1", "--out", str(tmp_path))
+    assert "  .venv/bin/cola explore\n" in result.stdout

@@ -39,7 +39,10 @@ def test_versions_machine_compilers_caches_and_data_are_named():
     assert any(line.startswith("devices: cpu") for line in found["Machine"])
     assert found["Compiled steps"][0].startswith("C compiler: ")
     assert len(found["Caches"]) == 2
-    assert [line.partition(":")[0] for line in found["Data"]] == list(SOURCES)
+    looked, *data = found["Data"]
+    assert looked.startswith("looked in: COLA_DATA (not set), the cache (")
+    assert looked.endswith("COLA_DATA names a data directory of yours")
+    assert [line.partition(":")[0] for line in data] == list(SOURCES)
 
 
 def test_what_is_missing_comes_with_a_remedy(monkeypatch):
@@ -74,7 +77,7 @@ def test_data_are_found_where_they_are(monkeypatch, tmp_path):
     (folder / "ptb.test.txt").unlink()
     assert "ptb: 2 of 3 files" in doctor()["Data"]
     monkeypatch.setenv("COLA_DATA", str(tmp_path / "nowhere"))
-    assert any("is not a directory" in line for line in doctor()["Missing"])
+    assert any("nowhere does not exist" in line for line in doctor()["Missing"])
 
 
 def test_a_report_without_holes_says_so(monkeypatch):

@@ -1,7 +1,9 @@
 """``cola`` itself: help, version, and what it lists."""
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -89,7 +91,8 @@ def test_the_list_has_one_line_per_experiment_in_80_columns():
     for name, experiment in EXPERIMENTS.items():
         (line,) = [line for line in lines if line.startswith(f"{name} ")]
         assert experiment.times["laptop"] in line
-        assert all(data in line for data in experiment.data or ("none",))
+        assert experiment.phrase and experiment.phrase in line
+        assert all(data in line for data in experiment.data)
     assert len(lines) <= len(EXPERIMENTS) + 3
 
 
@@ -105,7 +108,9 @@ def test_an_experiment_is_described(name):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("list", "speech"), "unknown experiment 'speech'"),
+        (("list", "speech"), "unknown experiment 'speech'; `cola reproduce list` has all names"),
+        (("depth-ortogonal",), "did you mean 'depth-orthogonal'?"),
+        (("spiral_classifiers",), "did you mean 'spiral-classifiers'?"),
         (("spiral-classifiers", "depth-orthogonal"), "one experiment at a time"),
     ],
 )
@@ -113,3 +118,20 @@ def test_what_cannot_be_described_is_refused(arguments, words):
     result = invoke("reproduce", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("cola reproduce: ") and words in result.stderr
+    assert len(result.stderr) < 160
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_demo_installs_what_the_demo_says_to_try_next(tmp_path):
+    """`cola explore` needs the extra of that name."""
+    command = ["make", "--dry-run", "demo", f"VENV={tmp_path / 'venv'}"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True)
+    assert '-e ".[explore]"' in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("command", ["--help", *COMMANDS])
+def test_flags_do_not_look_as_if_they_wanted_a_value(command):
+    """What typer adds by itself is its own affair."""
+    text = invoke(command, *["--help"] * (command != "--help"), columns=120).stdout
+    own = [line for line in text.splitlines() if "--help" not in line and "completion" not in line]
+    assert not [line for line in own if "<bool>" in line or "BOOLEAN" in line]

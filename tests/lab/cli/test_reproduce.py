@@ -160,7 +160,28 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path, whole, jobs):
         process.kill()
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    assert "cola reproduce walks --scale smoke" in output
+    assert "Stopping after this epoch" in output
+    assert "reproduce walks --scale smoke" in output
+    assert output.rstrip().endswith("--resume")
+    assert smoke(tmp_path, "--resume").exit_code == 0
+    for job in JOBS:
+        assert record(tmp_path, job) == record(whole[1], job)
+
+
+@POSIX
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_twice_ends_at_once_and_the_run_goes_on_later(tmp_path, whole, jobs):
+    process = start(tmp_path, pause=0.02, jobs=jobs)
+    try:
+        wait_for((tmp_path / "walks" / "wide.checkpoint.pt").exists, process)
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=600)
+    finally:
+        process.kill()
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors and "Abort" not in errors
     assert output.rstrip().endswith("--resume")
     assert smoke(tmp_path, "--resume").exit_code == 0
     for job in JOBS:
@@ -241,7 +262,7 @@ def test_the_engine_ray_without_ray_names_the_extra(tmp_path, monkeypatch):
 
 def test_unknown_experiment_is_refused(tmp_path):
     result = invoke("spirals", "--out", str(tmp_path))
-    assert_one_line_error(result, "unknown experiment 'spirals'", "walks")
+    assert_one_line_error(result, "unknown experiment 'spirals'", "cola reproduce list")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -352,7 +373,7 @@ def test_missing_data_says_what_where_and_how(tmp_path):
 def test_data_directory_that_is_not_there_is_refused(tmp_path):
     use(replace(walks.WALKS, data=("ptb",)))
     result = smoke(tmp_path / "out", "--data", str(tmp_path / "nowhere"))
-    assert_one_line_error(result, f"{tmp_path / 'nowhere'} is not a directory")
+    assert_one_line_error(result, f"{tmp_path / 'nowhere'} does not exist")
 
 
 @pytest.mark.usefixtures("no_download")

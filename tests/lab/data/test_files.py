@@ -148,15 +148,22 @@ def test_without_pooch_the_error_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "pooch" else present(name)
     )
-    with pytest.raises(DataError, match=r'pip install "\.\[cli,data\]".*small/a\.txt'):
+    with pytest.raises(DataError, match=r'small/a\.txt is missing.*pip install "\.\[cli,data\]"'):
         files.locate("small", "a.txt", tmp_path)
 
 
 def test_directory_that_does_not_exist_is_refused(tmp_path, monkeypatch):
-    with pytest.raises(DataError, match=r"data directory .*nowhere is not a directory"):
+    with pytest.raises(DataError, match=r"data directory .*nowhere does not exist"):
         files.locate("small", "a.txt", tmp_path / "nowhere")
     monkeypatch.setenv("COLA_DATA", str(tmp_path / "nothing"))
-    with pytest.raises(DataError, match=r"COLA_DATA .*nothing is not a directory"):
+    with pytest.raises(DataError, match=r"COLA_DATA .*nothing does not exist"):
+        files.locate("small", "a.txt")
+    (tmp_path / "nothing").touch()
+    with pytest.raises(DataError, match=r"COLA_DATA .*nothing is a file, not a directory"):
+        files.locate("small", "a.txt")
+    monkeypatch.setenv("COLA_DATA", str(tmp_path))
+    monkeypatch.setattr(files.os, "access", lambda path, mode: False)
+    with pytest.raises(DataError, match=r"COLA_DATA .* cannot be read: permission denied"):
         files.locate("small", "a.txt")
 
 
@@ -211,7 +218,8 @@ def test_download_with_another_hash_is_refused(server, tmp_path, monkeypatch, se
     with pytest.raises(DataError) as caught:
         files.locate("small", "a.txt")
     message = str(caught.value)
-    assert f"{address}a.txt failed" in message and md5(CONTENT) in message
+    assert f"It is at {address}a.txt" in message and md5(CONTENT) in message
+    assert f"{address.split('/')[2]} failed" in message
     assert md5(served) in message
     assert "\n" not in message
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
@@ -223,14 +231,35 @@ def test_download_cut_off_on_the_way_is_refused(server, monkeypatch):
     serve(monkeypatch, address)
     (folder / "a.txt").write_bytes(CONTENT)
     monkeypatch.setattr(Handler, "copyfile", lambda self, source, out: out.write(source.read(9)))
-    with pytest.raises(DataError, match=r"a\.txt is missing .*failed"):
+    with pytest.raises(DataError, match=r"a\.txt is missing; .*failed"):
         files.locate("small", "a.txt")
 
 
 @needs_pooch
 def test_no_server_at_all():
-    with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9/a\.txt failed"):
+    with pytest.raises(DataError, match=r"http://127\.0\.0\.1:9/a\.txt .* 127\.0\.0\.1:9 failed"):
         files.locate("small", "a.txt")
+
+
+@needs_pooch
+def test_what_is_useful_comes_first_and_the_connection_in_few_words(tmp_path, monkeypatch):
+    serve(monkeypatch, "http://127.0.0.1:9/", "http://localhost:9/")
+    monkeypatch.setenv("COLA_DATA", str(tmp_path))
+    with pytest.raises(DataError) as caught:
+        files.locate("small", "a.txt")
+    message = str(caught.value)
+    start = f"small/a.txt is missing; looked in COLA_DATA ({tmp_path}), the cache ("
+    assert message.startswith(start)
+    put, failed = (
+        message.index(f"Put it at {tmp_path / 'small' / 'a.txt'}"),
+        message.index("failed"),
+    )
+    assert put < failed and "--data or COLA_DATA" in message
+    assert message.count("Connection refused") == 2 and "Max retries" not in message
+    assert len(message) < 700
+    monkeypatch.delenv("COLA_DATA")
+    with pytest.raises(DataError, match=r"looked in COLA_DATA \(not set\), the cache \("):
+        files.locate("small", "a.txt", download=False)
 
 
 def tarred(members):
@@ -279,7 +308,7 @@ def test_archive_is_fetched_once_and_only_its_data_kept(server, tmp_path, monkey
 @needs_pooch
 def test_archive_with_a_bad_member_is_refused(server, monkeypatch, pack, members):
     serve_archive(server, monkeypatch, pack, members)
-    with pytest.raises(DataError, match=r"small/a\.txt is missing .*failed .*a\.txt"):
+    with pytest.raises(DataError, match=r"small/a\.txt is missing; .*failed .*a\.txt"):
         files.locate("small", "a.txt")
 
 

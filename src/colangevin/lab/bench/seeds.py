@@ -114,7 +114,7 @@ def _ensemble(count: int, nodes: int, options: dict[str, Any]) -> Build:
             gradients=[],
             parameters=count * _size(ensemble.member(0)),
             state_bytes=lambda: 4 * sum(t.numel() for t in ensemble.state_tensors()),
-            violation=lambda: float(ensemble.violation().max()),
+            violation=lambda: max(group.residual for group in ensemble.violation()),
             constrained="rules" in options,
             compiles=True,
             settles=True,

@@ -8,6 +8,11 @@ BAD_ARGUMENT = 2
 INTERRUPTED = 130
 
 
+def say_ended(command: str) -> None:
+    """Say that a second Ctrl-C has ended the program."""
+    Console(stderr=True).print(f"cola {command}: ended at once", highlight=False)
+
+
 def complain(command: str, error: Exception) -> None:
     """Print what is wrong, in one line."""
     text = " ".join(str(error).split())

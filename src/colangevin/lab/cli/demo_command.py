@@ -13,8 +13,9 @@ from rich.console import Console
 
 from colangevin import checks
 from colangevin.errors import DataError, RecordError
-from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
-from colangevin.lab.cli.interrupt import interrupt_flag
+from colangevin.lab.cli.calling import program
+from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain, say_ended
+from colangevin.lab.cli.interrupt import stopping_flag
 from colangevin.lab.cli.job_bars import run_with_progress
 from colangevin.lab.cli.narrow_tables import terminal_table
 from colangevin.lab.cli.report_command import say_written
@@ -29,12 +30,8 @@ from colangevin.lab.experiments.writing import replacing, write_text
 
 EPOCHS = tuple(part["epochs"] for part in demo.SCALES[demo.NAME]["parts"])
 PICTURES = {".png", ".pdf", ".svg"}
-NEXT = (
-    "Try next: the ten lines of README.md on a model of your own, or",
-    "  cola explore",
-    "  cola reproduce list",
-    "  cola reproduce depth-orthogonal --scale laptop",
-)
+NEXT = ("explore", "reproduce list", "reproduce depth-orthogonal --scale laptop")
+"""Commands to try after the demo."""
 OTHER_PICTURES = {".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".eps"}
 
 
@@ -48,17 +45,20 @@ def run_demo(seed: int, epochs: int | None, out: Path, jobs: int | None) -> int:
         complain("demo", error)
         return BAD_ARGUMENT
     try:
-        with interrupt_flag() as interrupted:
+        with stopping_flag(console) as interrupted:
             _announce(plan, console)
             complete = run_with_progress(plan, console, interrupted)
-        records = read_records(plan.directory) if complete else _so_far(plan)
-        if not complete:
-            console.print("Stopped; this is what is done.")
-        if records:
-            _show(records, picture, console)
+        if complete:
+            _show(read_records(plan.directory), picture, console)
+            _say_next(console)
+        else:
+            _show_stopped(_so_far(plan), picture, console)
     except (OSError, DataError, RecordError) as error:
         complain("demo", error)
         return BAD_ARGUMENT
+    except KeyboardInterrupt:
+        say_ended("demo")
+        return INTERRUPTED
     return 0 if complete else INTERRUPTED
 
 
@@ -112,12 +112,34 @@ def _so_far(plan: Plan) -> Records:
     return Records([*complete.values(), *filter(None, others)], plan.directory)
 
 
+def _show_stopped(records: Records, picture: Path, console: Console) -> None:
+    """What is done, in files of their own: a complete picture stays as it is."""
+    console.print("Stopped; this is what is done.")
+    for effect in demo.EFFECTS:
+        if words := demo.stopped(effect, records):
+            console.print(f"{effect.task[:2]} {words}.", markup=False, highlight=False)
+    if records:
+        _show(records, picture.with_stem(f"{picture.stem}-stopped"), console)
+
+
 def _show(records: Records, picture: Path, console: Console) -> None:
-    table = demo.table(records)
+    ended = records.completed()
+    table = demo.table(ended)
     if table.rows:
         console.print(terminal_table(table.columns, table.rows, console.width), markup=False)
-    for line in (*_findings(records), f"{demo.EXPERIMENT.note}.", *NEXT):
-        console.print(line, markup=False, highlight=False)
+        for line in (*_findings(ended), f"{demo.EXPERIMENT.note}."):
+            console.print(line, markup=False, highlight=False)
+    _write(records, picture, console)
+
+
+def _say_next(console: Console) -> None:
+    console.print("Try next: the ten lines of README.md on a model of your own, or")
+    for command in NEXT:
+        line = f"  {program()} {command}"
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _write(records: Records, picture: Path, console: Console) -> None:
     numbers = picture.with_suffix(".csv")
     write_text(numbers, _csv(records))
     # Imported here: a second or two, which no one should wait for before the training.

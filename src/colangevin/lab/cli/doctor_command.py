@@ -137,11 +137,13 @@ def _size(folder: Path) -> str:
 
 def _data() -> Iterator[Finding]:
     """No remedy where files are not found: only some experiments read them."""
+    try:
+        looked = files.places()
+    except DataError as error:
+        yield Finding(files.ENVIRONMENT, "wrong", f"{error}: set it to your data directory")
+        return
+    yield Finding("looked in", f"{looked}; {files.ENVIRONMENT} names a data directory of yours")
     for dataset, source in SOURCES.items():
-        try:
-            count = sum(files.is_there(dataset, name) for name in source.md5)
-        except DataError as error:
-            yield Finding("COLA_DATA", "wrong", str(error))
-            return
+        count = sum(files.is_there(dataset, name) for name in source.md5)
         text = "found" if count == len(source.md5) else f"{count} of {len(source.md5)} files"
         yield Finding(dataset, text if count else "not found")

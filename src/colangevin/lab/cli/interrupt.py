@@ -5,23 +5,37 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+from rich.console import Console
+
+STOPPING = "Stopping after this epoch … (Ctrl-C again ends at once)"
 
 
 @contextmanager
-def interrupt_flag() -> Iterator[Callable[[], bool]]:
-    """Let the first Ctrl-C ask for an end between two steps; a second one ends at once."""
+def interrupt_flag(heard: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
+    """Let the first Ctrl-C ask for an end between two steps; a second one ends at once.
+
+    Args:
+        heard: called at the first one, at once.
+    """
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield flag.is_set  # signals reach only the main thread
         return
 
     def handle(number: int, frame: object) -> None:
-        flag.set()
         signal.signal(signal.SIGINT, previous)
+        flag.set()
+        heard()
 
     previous = signal.signal(signal.SIGINT, handle)
     try:
         yield flag.is_set
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+def stopping_flag(console: Console) -> AbstractContextManager[Callable[[], bool]]:
+    """The same, and the user is told at once that the program has heard it."""
+    return interrupt_flag(lambda: console.print(STOPPING, highlight=False))

@@ -53,7 +53,11 @@ def program(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
+            "--version",
+            help="Print the version.",
+            metavar="",
+            callback=_print_version,
+            is_eager=True,
         ),
     ] = False,
 ) -> None:
@@ -91,9 +95,12 @@ def bench(
     rounds: Annotated[
         int | None, typer.Option(help="How often the contestants take turns (default: 8).")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small works, rough figures.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small works, rough figures.", metavar="")
+    ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="1,000 steps in every row, slow peers as well.")
+        bool,
+        typer.Option("--full", help="1,000 steps in every row, slow peers as well.", metavar=""),
     ] = False,
     threads: Annotated[int | None, typer.Option(help="Threads of torch.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, gradients and noise.")] = 0,
@@ -151,7 +158,7 @@ def reproduce(
     ] = None,
     out: Annotated[Path, typer.Option(help="Records go to OUT/NAME.")] = Path("out"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the records that are there.")
+        bool, typer.Option("--resume", help="Go on with the records that are there.", metavar="")
     ] = False,
     jobs: Annotated[
         int | None, typer.Option(help="Processes to use (default: one per processor).")
@@ -215,7 +222,7 @@ def doctor() -> None:
 def explore(
     port: Annotated[int, typer.Option(help="Port of the page; 0 takes any that is free.")] = 8765,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, open no browser.")
+        bool, typer.Option("--no-browser", help="Print the address, open no browser.", metavar="")
     ] = False,
 ) -> None:
     """Watch a network learn: choose data, method and constraints on a local web page."""

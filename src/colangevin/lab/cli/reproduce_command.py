@@ -13,8 +13,9 @@ from rich.table import Table
 
 from colangevin import checks
 from colangevin.errors import DataError, RecordError
-from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
-from colangevin.lab.cli.interrupt import interrupt_flag
+from colangevin.lab.cli.calling import program
+from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain, say_ended
+from colangevin.lab.cli.interrupt import stopping_flag
 from colangevin.lab.cli.job_bars import run_with_progress
 from colangevin.lab.cli.report_command import print_results, say_written, write_report
 from colangevin.lab.experiments.experiment import Experiment
@@ -46,7 +47,7 @@ def run_reproduce(
 ) -> int:
     """Run the experiment, print the table, write figures and report; return the exit code."""
     console = Console()
-    again = ["cola", "reproduce", name, "--scale", scale, "--seed", str(seed), "--out", str(out)]
+    again = ["reproduce", name, "--scale", scale, "--seed", str(seed), "--out", str(out)]
     for option, value in (
         *(("--runs", runs), ("--data", data), ("--jobs", jobs), ("--address", address)),
         *(("--gpus", gpus), ("--engine", None if engine == Local.name else engine)),
@@ -65,7 +66,7 @@ def run_reproduce(
         except (OSError, ValueError) as error:
             complain("reproduce", error)
             return BAD_ARGUMENT
-        return _carry_out(plan, shlex.join([*again, "--resume"]), console)
+        return _carry_out(plan, f"{program()} {shlex.join([*again, '--resume'])}", console)
 
 
 def _engine(
@@ -85,7 +86,7 @@ def _engine(
 
 def _carry_out(plan: Plan, again: str, console: Console) -> int:
     try:
-        with interrupt_flag() as interrupted:
+        with stopping_flag(console) as interrupted:
             _announce(plan, console)
             complete = run_with_progress(plan, console, interrupted)
         if complete:
@@ -94,13 +95,20 @@ def _carry_out(plan: Plan, again: str, console: Console) -> int:
     except (OSError, DataError, RecordError) as error:  # another error is a mistake of the program
         complain("reproduce", error)
         return BAD_ARGUMENT
+    except KeyboardInterrupt:
+        say_ended("reproduce")
+        return _stopped("What was saved before is kept. Go on with", again, console)
     if not complete:
-        console.print("Stopped; what is done is saved. Go on with", highlight=False)
-        console.print(f"  {again}", soft_wrap=True, markup=False, highlight=False)
-        return INTERRUPTED
+        return _stopped("Stopped; what is done is saved. Go on with", again, console)
     print_results(results, console)
     say_written(written, console)
     return 0
+
+
+def _stopped(words: str, again: str, console: Console) -> int:
+    console.print(words, highlight=False)
+    console.print(f"  {again}", soft_wrap=True, markup=False, highlight=False)
+    return INTERRUPTED
 
 
 def _announce(plan: Plan, console: Console) -> None:
@@ -118,10 +126,10 @@ def _list(console: Console) -> None:
     """One line per experiment."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     rows = [
-        (one.name, one.times.get(USUAL, ""), ", ".join(one.data) or "none", _figures(one.source))
+        (one.name, one.times.get(USUAL, ""), _phrase(one), _figures(one.source))
         for one in EXPERIMENTS.values()
     ]
-    columns = list(zip(("name", "laptop", "data", "figures"), *rows, strict=True))
+    columns = list(zip(("name", "laptop", "what (data)", "figures"), *rows, strict=True))
     # A narrow screen has no place for the figures, which `list NAME` says, too.
     if sum(2 + max(map(len, column)) for column in columns) > console.width:
         columns.pop()
@@ -130,7 +138,13 @@ def _list(console: Console) -> None:
     for row in rows:
         table.add_row(*row[: len(columns)])
     console.print(table)
-    console.print("What one is, and its scales: cola reproduce list NAME", highlight=False)
+    console.print(f"More on one of them: {program()} reproduce list NAME", highlight=False)
+
+
+def _phrase(experiment: Experiment) -> str:
+    """What an experiment is, in few words, and the data that it needs."""
+    data = f" ({', '.join(experiment.data)})" if experiment.data else ""
+    return (experiment.phrase or experiment.title) + data
 
 
 def _figures(source: str) -> str:

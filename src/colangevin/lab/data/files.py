@@ -21,6 +21,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import shutil
 import tarfile
 import zipfile
@@ -29,11 +30,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import IO
+from urllib.parse import urlsplit
 
 from colangevin.errors import DataError
 from colangevin.lab.data.sources import SOURCES, Source
 
 ENVIRONMENT = "COLA_DATA"
+LONGEST = 160
+"""Characters of the reason why a download failed."""
 
 # A dataset author's host turns away the default name of Python's HTTP libraries.
 _HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; colangevin)"}
@@ -192,9 +196,33 @@ def directories(directory: str | os.PathLike[str] | None) -> Iterator[Path]:
         if place:
             path = Path(place).expanduser()
             # A mistyped directory must not turn into a silent download.
-            if not path.is_dir():
-                raise DataError(f"{label} {path} is not a directory")
+            if wrong := _wrong(path):
+                raise DataError(f"{label} {path} {wrong}")
             yield path
+
+
+def _wrong(path: Path) -> str:
+    """What speaks against a data directory; nothing if it is one."""
+    if os.path.isdir(path):
+        return "" if os.access(path, os.R_OK | os.X_OK) else "cannot be read: permission denied"
+    return "is a file, not a directory" if os.path.exists(path) else "does not exist"
+
+
+def places(directory: str | os.PathLike[str] | None = None) -> str:
+    """Where data files are looked for, in words.
+
+    Raises:
+        DataError: if a directory does not exist.
+
+    Example:
+        >>> places("/").startswith("/, COLA_DATA ")
+        True
+    """
+    looked = [str(root) for root in directories(directory)]
+    variable = os.environ.get(ENVIRONMENT)
+    looked = looked[: len(looked) - bool(variable)]
+    looked.append(f"{ENVIRONMENT} ({variable or 'not set'})")
+    return ", ".join([*looked, f"the cache ({cache_folder() or 'needs pooch'})"])
 
 
 def _md5(path: Path, expected: str) -> str:
@@ -221,12 +249,12 @@ def missing(
 ) -> DataError:
     """The error that says what is missing, where it was looked for, and where to put it."""
     source = SOURCES[dataset]
-    looked = [str(root) for root in directories(directory)]
-    place = Path(looked[0] if looked else f"${ENVIRONMENT}", dataset, name)
-    origin = f"{'in' if source.archive else 'from'} {source.urls(name)[0]}"
+    root = next(directories(directory), Path(f"${ENVIRONMENT}"))
+    origin = f"{'in' if source.archive else 'at'} {source.urls(name)[0]}"
     return DataError(
-        f"{dataset}/{name} is missing (looked in {', '.join([*looked, 'the cache'])}): {reason}; "
-        f"put the file (MD5 {source.md5[name]}, {origin}) at {place}"
+        f"{dataset}/{name} is missing; looked in {places(directory)}. Put it at "
+        f"{root / dataset / name}, or let --data or {ENVIRONMENT} name your data directory. It is "
+        f"{origin} (MD5 {source.md5[name]}). Not downloaded: {reason}"
     )
 
 
@@ -249,9 +277,23 @@ def _from_cache(
         try:
             return _fetch(pooch, url, source, target)
         except (OSError, ValueError, KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
-            # One line: a command line shows it as it is.
-            reasons.append(f"{url} failed ({' '.join(str(error).split())})")
+            reasons.append(f"{urlsplit(url).netloc} failed ({_short(error)})")
     raise missing(dataset, name, directory, ", ".join(reasons))
+
+
+def _short(error: Exception) -> str:
+    """The reason alone: errors of connections have all that led to them in their text.
+
+    Example:
+        >>> _short(OSError("Pool('x'): Max retries (by E('[Errno 111] Connection refused'))"))
+        'Connection refused'
+    """
+    text = " ".join(str(error).split())
+    numbered = re.findall(r"\[Errno -?\d+\] ([^'\")(\]]+)", text)
+    if numbered:
+        return str(numbered[-1]).strip()
+    sentence = text.partition(". ")[0]
+    return sentence if len(sentence) <= LONGEST else f"{sentence[:LONGEST]} …"
 
 
 def _fetch(pooch: ModuleType, url: str, source: Source, target: Path) -> Path:

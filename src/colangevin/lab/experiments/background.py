@@ -272,6 +272,7 @@ def _crossing(records: Records, name: str, stated: bool) -> Claim:
 EXPERIMENT = Experiment(
     name=NAME,
     title="resonances of r-RESPA, and reversible averaging with and without linear drift",
+    phrase="resonances of r-RESPA, and averaging",
     source="thesis figures 1.9, 1.10, 1.12, 1.13 and 1.14",
     scales=SCALES,
     jobs=jobs,

@@ -372,6 +372,7 @@ NOTE = (
 EXPERIMENT = Experiment(
     name=NAME,
     title="networks of the same test accuracy on images between two digits",
+    phrase="images between two digits",
     source="thesis figures 6.20 to 6.23, tables 6.5 to 6.9",
     scales=SCALES,
     jobs=jobs,

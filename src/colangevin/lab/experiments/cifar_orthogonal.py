@@ -293,6 +293,7 @@ def _fit(record: Record) -> str:
 EXPERIMENT = Experiment(
     name=NAME,
     title="a ResNet with orthogonal weights on CIFAR-10, with and without momentum",
+    phrase="an orthogonal ResNet",
     source="figures 6 and 4.9",
     scales=SCALES,
     jobs=jobs,

@@ -40,12 +40,11 @@ def check(names: Sequence[str], directory: Path | None) -> None:
         >>> check(["fashion-mnist"], Path("/nowhere"))
         Traceback (most recent call last):
         ...
-        colangevin.errors.DataError: fashion-mnist: data directory /nowhere is not a directory; \
-name the data directory with --data or COLA_DATA
+        colangevin.errors.DataError: fashion-mnist: data directory /nowhere does not exist
     """
     for name in names:
         try:
             LOADERS[name](directory)
         except DataError as error:
-            hint = "name the data directory with --data or COLA_DATA"
-            raise DataError(f"{name}: {error}; {hint}") from None
+            text = str(error)
+            raise DataError(text if text.startswith(name) else f"{name}: {text}") from None

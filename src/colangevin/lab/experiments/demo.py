@@ -39,6 +39,7 @@ class Effect:
 
     Attributes:
         part: key of the task in the settings.
+        subject: what it is about, in one word.
         task: what is measured, for the table.
         finding: what is seen if the difference is significant.
         plain: the method without a constraint: name and settings of its job.
@@ -50,6 +51,7 @@ class Effect:
     """
 
     part: str
+    subject: str
     task: str
     finding: str
     plain: tuple[str, dict[str, Any]]
@@ -62,6 +64,7 @@ class Effect:
 
 OVERFITTING = Effect(
     "spiral",
+    "Overfitting",
     "1. test loss",
     "bounded weights with noise (C-SGLD) overfit less than SGD",
     ("spiral-sgd", spiral.METHODS["sgd"]),
@@ -70,6 +73,7 @@ OVERFITTING = Effect(
 )
 DEEP = Effect(
     "depth",
+    "Depth",
     "2. test accuracy, %",
     f"{DEPTH['depth']} hidden layers with orthogonal weights learn what SGD does not",
     ("deep-sgd", depth.METHODS["sgd"]),
@@ -116,7 +120,7 @@ class _Task:
         if 0 in members.active:
             shown = regions.picture(members.member(0), self.points, round(extent, 2))
         return {
-            "violation": float(members.violation().max()) if members.active else None,
+            "violation": ensembles.worst_violation(members),
             "removed": ensembles.removals(members),
             "picture": shown,
         }
@@ -187,6 +191,27 @@ def measured(effect: Effect, records: Records) -> tuple[Measured, Measured] | No
         if record is not None
     )
     return first, second
+
+
+def stopped(effect: Effect, records: Records) -> str | None:
+    """Where the methods of an effect were stopped, in words; None if both are complete.
+
+    Example:
+        >>> stopped(DEEP, Records([]))
+        'Depth: not begun'
+    """
+    methods = [(records.get(name), own) for name, own in (effect.plain, effect.constrained)]
+    begun = [record for record, _ in methods if record is not None]
+    if len(begun) == 2 and all(record.complete for record in begun):
+        return None
+    if not begun:
+        return f"{effect.subject}: not begun"
+    reached = [f"at epoch {r.history['epoch'][-1]:,} of {r.settings['epochs']:,}" for r in begun]
+    if len(begun) == 2 and len(set(reached)) == 1:
+        return f"{effect.subject}: stopped {reached[0]}"
+    places = iter(reached)
+    parts = [f"{own['label']} {next(places) if record else 'not begun'}" for record, own in methods]
+    return f"{effect.subject}: stopped; {', '.join(parts)}"
 
 
 def significance(effect: Effect, records: Records) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ TITLES = {
     "spiral": "Overfitting: bounded weights with noise\nkeep the test loss low",
     "depth": "Depth: with orthogonal weights,\n{depth} hidden layers learn",
 }
+"""Of complete runs."""
 SIZE = (11.5, 7.4)
 """In inches."""
 LABELS = {"test_loss": "test loss", "test_accuracy": "test accuracy, %"}
@@ -35,6 +37,7 @@ def draw(records: Records) -> Figure:
     for row, effect in zip(grid, demo.EFFECTS, strict=True):
         found = [records.get(name) for name, _ in (effect.plain, effect.constrained)]
         _curves(row[0], effect, found)
+        row[0].set_title(_title(effect, records), loc="left", fontweight="bold")
         for axis, record, color in zip(row[1:], found, COLORS, strict=True):
             _regions(axis, effect, record, color)
     seeds = " and ".join(str(part["runs"]) for part in demo.SCALES[demo.NAME]["parts"])
@@ -47,6 +50,13 @@ def draw(records: Records) -> Figure:
     return figure
 
 
+def _title(effect: demo.Effect, records: Records) -> str:
+    """What is seen; of a run that was stopped, where."""
+    if words := demo.stopped(effect, records):
+        return fill(words, 40)
+    return TITLES[effect.part].format(**records[effect.plain[0]].settings)
+
+
 def _curves(axis: Any, effect: demo.Effect, found: list[Record | None]) -> None:
     for record, color in zip(found, COLORS, strict=True):
         if record is None:
@@ -55,7 +65,6 @@ def _curves(axis: Any, effect: demo.Effect, found: list[Record | None]) -> None:
         label = record.settings["label"]
         shown = LEGENDS.get(label, label)
         band(axis, record.history["epoch"], values, color=color, label=shown, linewidth=2.2)
-        axis.set_title(TITLES[effect.part].format(**record.settings), loc="left", fontweight="bold")
     axis.set(xlabel="epoch", ylabel=LABELS[effect.key])
     axis.grid(alpha=0.3)
     if axis.get_legend_handles_labels()[0]:

@@ -179,7 +179,7 @@ def run(job: Job, log: Log) -> None:
     )
     if not ensembles.train(ensemble, training, log):
         return
-    worst = float(ensemble.violation().max()) if ensemble.active else None
+    worst = ensembles.worst_violation(ensemble)
     log.finish(violation=worst, removed=ensembles.removals(ensemble))
 
 

@@ -82,6 +82,7 @@ def claims(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="orthogonality in networks of 1 to 8 hidden layers on the four-turn spiral",
+    phrase="orthogonal weights in 1 to 8 hidden layers",
     source="figure 4 (thesis: 4.4)",
     scales=SCALES,
     jobs=jobs,

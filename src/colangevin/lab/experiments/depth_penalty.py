@@ -150,6 +150,7 @@ def _rank(method: Measured) -> float:
 EXPERIMENT = Experiment(
     name=NAME,
     title="soft orthogonality by penalties and step sizes on the four-turn spiral",
+    phrase="orthogonality by a penalty instead",
     source="figure 5 (thesis: 4.5)",
     scales=SCALES,
     jobs=jobs,

@@ -91,6 +91,7 @@ def claims(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="orthogonal weights with and without temperature on the four-turn spiral",
+    phrase="orthogonal weights with temperature",
     source="figure 4.8 (paper: D2)",
     scales=SCALES,
     jobs=jobs,

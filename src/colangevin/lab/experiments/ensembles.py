@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 
 from colangevin.ensemble import Ensemble
@@ -91,7 +92,6 @@ def everyone(ensemble: Ensemble, values: Tensor) -> list[float | None]:
     """Numbers of the members that are left as a list of all, with None for the others.
 
     Example:
-        >>> import torch
         >>> ensemble = Ensemble(lambda: torch.nn.Linear(1, 1), range(2))
         >>> everyone(ensemble, torch.tensor([0.5, 1.5]))
         [0.5, 1.5]
@@ -102,11 +102,31 @@ def everyone(ensemble: Ensemble, values: Tensor) -> list[float | None]:
     return found
 
 
+def violations(ensemble: Ensemble) -> Tensor:
+    """The largest violation of a constraint in each member that is left.
+
+    Example:
+        >>> violations(Ensemble(lambda: torch.nn.Linear(1, 1), range(2)))
+        tensor([0., 0.], dtype=torch.float64)
+    """
+    groups = [group.members for group in ensemble.violation()]
+    return torch.tensor(groups, dtype=torch.float64).amax(dim=0)
+
+
+def worst_violation(ensemble: Ensemble) -> float | None:
+    """The largest violation of all members; None if there are none left.
+
+    Example:
+        >>> worst_violation(Ensemble(lambda: torch.nn.Linear(1, 1), range(2)))
+        0.0
+    """
+    return float(violations(ensemble).max()) if ensemble.active else None
+
+
 def removals(ensemble: Ensemble) -> list[dict[str, int]]:
     """The members that diverged, for a record.
 
     Example:
-        >>> import torch
         >>> removals(Ensemble(lambda: torch.nn.Linear(1, 1), range(2)))
         []
     """

@@ -130,6 +130,7 @@ class Experiment:
     Attributes:
         name: as in ``cola reproduce NAME``.
         title: what it is, in one line.
+        phrase: the same in few words, for a list.
         source: where the paper has it, ``figures 1 and 2``.
         scales: for each of ``SCALES``, the settings that all jobs share; ``runs`` among them.
             Jobs with a number of their own have it as ``runs`` of a setting that is a dictionary.
@@ -161,6 +162,7 @@ class Experiment:
     claims: Callable[[Records], list[Claim]]
     data: tuple[str, ...] = ()
     data_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    phrase: str = ""
     note: str = ""
     times: Mapping[str, str] = field(default_factory=dict)
     gpus: bool = False

@@ -144,7 +144,7 @@ def run(job: Job, log: Log) -> None:
     )
     if not ensembles.train(ensemble, training, log):
         return
-    worst = float(ensemble.violation().max()) if ensemble.active else None
+    worst = ensembles.worst_violation(ensemble)
     log.finish(violation=worst, removed=ensembles.removals(ensemble))
 
 
@@ -205,6 +205,7 @@ def figures(records: Records) -> dict[str, Figure]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="circle constraints and SGD with momentum on Fashion-MNIST",
+    phrase="circles beside SGD",
     source="figures 7 and 4.10, table 4.3",
     scales=SCALES,
     jobs=jobs,

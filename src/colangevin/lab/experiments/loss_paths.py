@@ -318,6 +318,7 @@ def surface(
 EXPERIMENT = Experiment(
     name=NAME,
     title="the loss along lines between first and last weights, on MNIST and on spirals",
+    phrase="the loss along lines of weights",
     source="thesis figures 3.3, 3.4, 3.5, 6.1A and 6.17",
     scales=SCALES,
     jobs=jobs,

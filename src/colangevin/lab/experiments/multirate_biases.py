@@ -231,6 +231,7 @@ def claims(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="biases on a slow scale, on the four-turn spiral",
+    phrase="biases on a slow scale",
     source="thesis figures 5.9 to 5.11",
     scales=SCALES,
     jobs=jobs,

@@ -292,6 +292,7 @@ def _gains(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="a pretrained network fine-tuned at two rates on CIFAR-10, and slow biases of a ResNet",
+    phrase="fine-tuning at two rates",
     source="thesis figures 5.4 and 5.12",
     scales=SCALES,
     jobs=jobs,

@@ -248,6 +248,7 @@ def claims(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="two copies of a wide ResNet at two rates, on CIFAR-10 with patches",
+    phrase="a ResNet at two rates",
     source="thesis figure 5.1",
     scales=SCALES,
     jobs=jobs,

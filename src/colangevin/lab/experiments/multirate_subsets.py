@@ -238,6 +238,7 @@ def claims(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="random weights asleep as a regulariser: a perceptron and a transformer",
+    phrase="random weights asleep",
     source="thesis figures 5.7 and 5.8",
     scales=SCALES,
     jobs=jobs,

@@ -207,6 +207,7 @@ NOTE = (
 EXPERIMENT = Experiment(
     name=NAME,
     title="an encoder of sentences fine-tuned at two rates on SST-2",
+    phrase="fine-tuning a text encoder",
     source="thesis figure 5.6, tables 5.1–5.3",
     scales=SCALES,
     jobs=jobs,

@@ -205,6 +205,7 @@ def _effect(record: Record, equal: bool) -> Claim:
 EXPERIMENT = Experiment(
     name=NAME,
     title="the course of a training on the two-turn spiral: inner and outer arms",
+    phrase="the course of a training, arm by arm",
     source='thesis section 3.6, "Evolution"',
     scales=SCALES,
     jobs=jobs,

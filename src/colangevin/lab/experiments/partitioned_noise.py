@@ -272,6 +272,7 @@ def _over(records: Records, taus: Any, sigmas: Any) -> list[float]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="AdLaLa's accuracy on the four-turn spiral over temperature and driving noise",
+    phrase="AdLaLa over temperature and driving noise",
     source="thesis figure 3.16 and section 3.6",
     scales=SCALES,
     jobs=jobs,

@@ -151,6 +151,7 @@ def _does_not(own: Measured, sgd: Measured) -> Claim:
 EXPERIMENT = Experiment(
     name=NAME,
     title="overfitting of SGD, Adam, LOL and AdLaLa on a noisy two-turn spiral",
+    phrase="overfitting on a noisy spiral",
     source="thesis figure 3.13",
     scales=SCALES,
     jobs=jobs,

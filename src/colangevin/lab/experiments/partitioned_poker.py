@@ -250,6 +250,7 @@ def claims(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="AdLaLa beside Adam and SGD on poker hands and on a chess endgame",
+    phrase="AdLaLa on poker hands and chess",
     source="thesis figures 3.18 and 3.19",
     scales=SCALES,
     jobs=jobs,

@@ -305,6 +305,7 @@ def _network(settings: Settings, state: dict[str, Any]) -> torch.nn.Module:
 EXPERIMENT = Experiment(
     name=NAME,
     title="AdLaLa, LOL and DHSGD beside Adam, SGD and SGLD on spirals of two to four turns",
+    phrase="AdLaLa, LOL and DHSGD on spirals",
     source="thesis figures 3.9, 3.10, 3.14 and 3.15",
     scales=SCALES,
     jobs=jobs,

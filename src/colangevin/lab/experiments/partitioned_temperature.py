@@ -195,6 +195,7 @@ def _unusable(record: Record) -> Claim:
 EXPERIMENT = Experiment(
     name=NAME,
     title="the role of temperature: Langevin on trigonometric data, LOL on the four-turn spiral",
+    phrase="the role of temperature",
     source="thesis figures 3.1 and 3.17",
     scales=SCALES,
     jobs=jobs,

@@ -196,6 +196,7 @@ def _ahead_in_steps(fast: Record, slow: Record) -> Claim:
 EXPERIMENT = Experiment(
     name=NAME,
     title="LOL and AdLaLa beside Adam and SGLD on trigonometric data",
+    phrase="LOL and AdLaLa, cosine against sine",
     source="thesis figures 3.11 and 3.12",
     scales=SCALES,
     jobs=jobs,

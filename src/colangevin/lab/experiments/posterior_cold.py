@@ -260,6 +260,7 @@ def _note(values: Sequence[float]) -> str:
 EXPERIMENT = Experiment(
     name=NAME,
     title="predictions of posteriors at temperatures around the Bayes one",
+    phrase="colder and warmer posteriors",
     source="thesis sections 1.3.4 and 3.8, on the cold-posterior effect",
     scales=SCALES,
     jobs=jobs,

@@ -244,6 +244,7 @@ def claims(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="one network, a deep ensemble and a posterior on Fashion-MNIST, judged on MNIST too",
+    phrase="unknown images",
     source="an expectation of the field, not of the paper",
     scales=SCALES,
     jobs=jobs,

@@ -306,6 +306,7 @@ def figures(records: Records) -> dict[str, Figure]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="a sampled posterior and a deep ensemble of the same cost on small regression tables",
+    phrase="posteriors and deep ensembles",
     source="table 1 of the paper of bde (JOSS), as far as it has them",
     scales=SCALES,
     jobs=jobs,

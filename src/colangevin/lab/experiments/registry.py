@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from colangevin.lab.experiments import (
     background,
     boundary_digits,
@@ -77,17 +79,23 @@ def find(name: str) -> Experiment:
     """Return the experiment of a name.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is none; it names one that is nearly called so.
 
     Example:
-        >>> find("speech")  # doctest: +ELLIPSIS
+        >>> find("speech")
         Traceback (most recent call last):
         ...
-        ValueError: unknown experiment 'speech'; there are ...
+        ValueError: unknown experiment 'speech'; `cola reproduce list` has all names
+        >>> find("spiral-gradient")
+        Traceback (most recent call last):
+        ...
+        ValueError: unknown experiment 'spiral-gradient'; did you mean 'spiral-gradients'? \
+`cola reproduce list` has all names
     """
     if name == demo.NAME:  # has records as the others, but is no part of the paper
         return demo.EXPERIMENT
     if name not in EXPERIMENTS:
-        known = ", ".join(EXPERIMENTS) or "none"
-        raise ValueError(f"unknown experiment {name!r}; there are {known}")
+        near = get_close_matches(name, EXPERIMENTS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown experiment {name!r}; {hint}`cola reproduce list` has all names")
     return EXPERIMENTS[name]

@@ -410,6 +410,7 @@ def columns(done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="the loss along lines of residual networks and VGG-11 on CIFAR-10",
+    phrase="loss paths of residual networks",
     source="thesis figures 6.1B to 6.16, 6.18 and 6.19, tables 6.1 to 6.4",
     scales=SCALES,
     jobs=jobs,

@@ -65,7 +65,7 @@ def _final(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any]:
     return {
         **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
         "largest_weight": ensembles.everyone(ensemble, torch.tensor(largest)),
-        "violation": ensembles.everyone(ensemble, ensemble.violation()),
+        "violation": ensembles.everyone(ensemble, ensembles.violations(ensemble)),
         "removed": ensembles.removals(ensemble),
         "picture": regions.picture(ensemble.member(0).cpu(), points)
         if 0 in ensemble.active
@@ -139,6 +139,7 @@ def _by_draw(records: Records, better: str, worse: str, quantity: Quantity) -> s
 EXPERIMENT = Experiment(
     name=NAME,
     title="five methods on the two-turn spiral: decision regions, loss and accuracy",
+    phrase="five methods on the two-turn spiral",
     source="figures 1 and 2",
     scales=SCALES,
     jobs=jobs,

@@ -96,6 +96,7 @@ def claims(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="curvature of the boundaries of the two-turn spiral's classifiers",
+    phrase="curvature of decision boundaries",
     source="table 1",
     scales=spiral.SCALES,
     jobs=jobs,

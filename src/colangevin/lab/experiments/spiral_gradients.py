@@ -138,6 +138,7 @@ def _growth(records: list[Record]) -> Claim:
 EXPERIMENT = Experiment(
     name=NAME,
     title="gradients of the predictions on the two-turn spiral along two sections",
+    phrase="gradients of the predictions",
     source="figure 3",
     scales=spiral.SCALES,
     jobs=jobs,

@@ -127,6 +127,7 @@ def claims(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="C-SGLD on the two-turn spiral at seven temperatures",
+    phrase="C-SGLD at seven temperatures",
     source="figure 4.11 and table 4.5",
     scales=spiral.SCALES,
     jobs=jobs,

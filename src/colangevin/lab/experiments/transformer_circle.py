@@ -215,6 +215,7 @@ def _cut(tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="a transformer language model with weights on circles",
+    phrase="language models on circles",
     source="tables 2 and 4.4",
     scales=SCALES,
     jobs=jobs,

@@ -177,6 +177,7 @@ def claims(records: Records) -> list[Claim]:
 EXPERIMENT = Experiment(
     name=NAME,
     title="distributions of weights and biases of SGD, Adam, SGLD, LOL and AdLaLa on spirals",
+    phrase="distributions of weights and biases",
     source="thesis figures 3.6, 3.7 and 3.8",
     scales=SCALES,
     jobs=jobs,

@@ -22,7 +22,6 @@ from torch import distributed as dist
 
 from colangevin import checks
 from colangevin.errors import ReplicaError
-from colangevin.optimizers.doors import Door
 from colangevin.optimizers.noise import bit_sum
 from colangevin.optimizers.placing import names_of
 from colangevin.optimizers.private import is_sharded, local_of, shared_store
@@ -43,6 +42,13 @@ COMPARED = (
 PIPELINE = (
     "for processes that train different parameters (ZeroRedundancyOptimizer, or a model of its "
     "own in each) give independent_chains=True; for stages of a pipeline give process_group="
+)
+
+
+ALONE = (
+    "replicas compare their settings at the first step, and not all processes of the group came to "
+    "it. Give independent_chains=True to all processes or to none; one that trains a model alone "
+    "may give process_group= a group of its own"
 )
 
 
@@ -88,7 +94,6 @@ class Replicas:
         self._independent, self._group = independent, group
         self._every = checks.count("check_replicas", every, least=0)
         self._calls = 0
-        self._watch: Door | None = None
         self._prefix: str | None = None
         self.chain: int | None = None
         """The number of this process's chain, where chains are independent."""
@@ -116,13 +121,12 @@ class Replicas:
         """Agree with the others at the first step; compare weights there and at every k-th.
 
         Raises:
-            ValueError: if rules, settings, parameters or chosen seeds differ, or if some
-                processes are chains of their own and others are not.
+            ValueError: if rules, settings, parameters or chosen seeds differ.
             ReplicaError: if weights differ.
+            RuntimeError: if a process does not come to its first step in the time that the
+                process group allows.
         """
         calls, every = self._calls, self._every
-        if self._watch is not None and not self._watch.look():
-            self._watch = None
         if calls == 0:
             self._begin(groups, given)
         elif self._prefix is not None and every:
@@ -134,22 +138,23 @@ class Replicas:
 
     def _begin(self, groups: Sequence[dict[str, Any]], given: bool) -> None:
         parameters = [p for group in groups for p in group["params"]]
-        circles = circles_of(parameters, self._group)
-        if not self._independent:
-            if circles:
-                self._agree(groups, given, circles)
+        if self._independent:
+            self.chain = chain_of(parameters, self._group)
             return
-        self.chain = chain_of(parameters, self._group)
-        for circle in circles[:1]:
-            self._watch = Door(circle, independent=True)
+        process_groups = process_groups_of(parameters, self._group)
+        if process_groups:
+            self._agree(groups, given, process_groups)
 
-    def _agree(self, groups: Sequence[dict[str, Any]], given: bool, circles: list[Any]) -> None:
+    def _agree(
+        self, groups: Sequence[dict[str, Any]], given: bool, process_groups: list[Any]
+    ) -> None:
         cards = [card_of(groups, given, self._every)]
-        device = local_of(groups[0]["params"][0]).device
-        for circle in circles:
-            Door(circle, independent=False).wait(device)
-            found: list[Any] = [None] * dist.get_world_size(circle)
-            dist.all_gather_object(found, cards, group=circle)
+        for process_group in process_groups:
+            found: list[Any] = [None] * dist.get_world_size(process_group)
+            try:
+                dist.all_gather_object(found, cards, group=process_group)
+            except RuntimeError as error:  # the timeout of the process group
+                raise RuntimeError(ALONE) from error
             cards = [card for some in found for card in some]
         cards.sort()
         refuse_differences(cards)
@@ -169,9 +174,11 @@ class Replicas:
             key = f"{self._prefix}/{calls}/{where}"
             note = json.dumps([dist.get_rank(), own])
             rank, others = json.loads(store.compare_set(key, "", note))
-            pair = f"rank {dist.get_rank()} from rank {rank}"
+            low, high = sorted((rank, dist.get_rank()))
             both = zip(own, others, strict=True)
-            wrong = [f"{one[0]} ({pair})" for one, other in both if one != other]
+            wrong = [
+                f"{one[0]} (rank {high} from rank {low})" for one, other in both if one != other
+            ]
             if wrong:
                 store.set(f"{self._prefix}/wrong", _weights_differ(wrong))
                 store.add(f"{self._prefix}/failed", 1)
@@ -186,7 +193,7 @@ class Replicas:
 # --- who ------------------------------------------------------------------------------------
 
 
-def circles_of(parameters: Iterable[Tensor], group: Any) -> list[Any]:
+def process_groups_of(parameters: Iterable[Tensor], group: Any) -> list[Any]:
     """The process groups to talk to, one after the other, to reach every process.
 
     They are those of the largest mesh that a parameter is sharded over, else the default group.

@@ -49,6 +49,7 @@ class Tuning:
         tried: every step size that was used, with the reason for the change.
         settled: whether the temperatures agreed with τ in the end, as far as they were read.
         descent: steps of the optimisation before the warm-up.
+        order: k if energy errors fall as h^k, 3 for a smooth potential; NaN if it was not read.
     """
 
     step_size: float
@@ -61,6 +62,7 @@ class Tuning:
     tried: list[tuple[float, str]] = field(default_factory=list)
     settled: bool = True
     descent: int = 0
+    order: float = math.nan
 
     def __str__(self) -> str:
         return f"step_size={self.step_size:.4g}: {self.reason}"

@@ -186,7 +186,8 @@ def test_the_warm_up_comes_down_from_a_start_far_above_the_posterior() -> None:
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
         return (outputs - targets).square().mean() / (2 * 0.1**2)
 
-    trace = cl.sample(lambda: nn.Linear(3, 1, bias=False), loss, (inputs, targets), draws=600)
+    model = lambda: nn.Linear(3, 1, bias=False)  # noqa: E731
+    trace = cl.sample(model, loss, (inputs, targets), draws=600, thin=3)
     assert trace.tuning.settled
     exact = (torch.linalg.inv(inputs.T @ inputs) * 0.1**2).diagonal().sqrt()
     torch.testing.assert_close(trace["weight"][..., 0, :].std(dim=(0, 1)), exact, rtol=0.2, atol=0)

@@ -241,9 +241,9 @@ class Chains:
         chain = bad[0]
         size = float("nan") if self._last is None else largest(self._last.gradients, chain)
         raise DivergenceError(
-            f"chain {chain} (seed {self.seeds[chain]}) diverged at step {self.steps}, and with it "
-            f"{len(bad)} of {len(self)} chains: its loss is {float(found.losses[chain])}, the "
-            f"largest entry of its last finite gradient was {size:.3g}. {self._advice()}",
+            f"chain {chain} (seed {self.seeds[chain]}) diverged at step {self.steps} ({len(bad)} "
+            f"of {len(self)} chains did): its loss is {float(found.losses[chain])}, the largest "
+            f"entry of its last finite gradient was {size:.3g}. {self._advice()}",
             chain,
             self.steps,
             size,

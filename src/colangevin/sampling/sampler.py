@@ -120,6 +120,7 @@ def sample(
         SamplingWarning: if the trace should not be trusted yet, with what to do.
 
     Example:
+        >>> import torch
         >>> class Point(nn.Module):
         ...     def __init__(self):
         ...         super().__init__()

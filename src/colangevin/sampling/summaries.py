@@ -122,15 +122,16 @@ class Summary:
         lines.append(f"step_size={self.tuning.step_size:.4g}, by the {self.tuning.chosen_by}")
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
-    def complaints(self, watched: Sequence[str], thin: int = 1) -> list[str]:
+    def complaints(self, watched: Sequence[str], thin: int = 1, network: bool = False) -> list[str]:
         """What speaks against the trace.
 
         Args:
             watched: the quantities by which it is judged.
             thin: of the trace, for advice.
+            network: whether it may be one of a network, likewise.
         """
         found = [one for name, one in self.judged.items() if name in watched]
-        words = [*self._apart(found), *self._few(found, thin)]
+        words = [*self._apart(found, network), *self._few(found, thin)]
         for name in (n for n in self.infinite if n in watched):
             words.append(f"{name} has draws that are not finite, so that nothing is known of it")
         if self.acceptance is not None and float(self.acceptance.min()) < 0.5:
@@ -143,18 +144,23 @@ class Summary:
             words.append(f"the warm-up was too short: {self.tuning}")
         return [*words, *self._temperature(), *self._gradient()]
 
-    def _apart(self, found: Sequence[Judged]) -> list[str]:
+    def _apart(self, found: Sequence[Judged], network: bool) -> list[str]:
         apart = [one for one in found if one.is_apart]
         if not apart:
             return []
         worst = max((one.largest for one in apart), key=lambda row: row.rhat)
         count = max(1, sum(one.apart for one in apart))
+        more = ""
+        if network and "loss" in self.judged and not self.judged["loss"].is_apart:
+            more = (
+                ". The loss is well mixed: if hidden units of a network change places, weights "
+                'never agree. Then judge by trace.predict(x).rhat(), and give watch="loss"'
+            )
         return [
             f"R-hat of {worst.name} is {worst.rhat:.2f}, above {RHAT} ({count} of "
             f"{sum(one.numbers for one in found)} numbers are): the chains have not come together. "
             "Raise warmup and draws; if they stay in different modes, the average over chains is "
-            "of these modes only. Hidden units of a network may change places: then judge by "
-            'trace.predict(x).rhat(), and give watch="loss"'
+            f"of these modes only{more}"
         ]
 
     def _few(self, found: Sequence[Judged], thin: int) -> list[str]:

@@ -228,7 +228,8 @@ class Trace:
         if self.draws < 4:
             return [f"only {self.draws} draws: diagnostics need at least 4; raise draws"]
         chosen = self.watched() if names is None else names
-        return self.summary().complaints(chosen, int(self.settings.get("thin", 1)))
+        network = self.settings.get("reduction", "potential") != "potential"
+        return self.summary().complaints(chosen, int(self.settings.get("thin", 1)), network)
 
     def watched(self) -> list[str]:
         """What convergence is judged by: the loss, the observables, and every parameter."""

@@ -1,6 +1,6 @@
 """How well every number of a tensor is sampled, in bounded memory and time.
 
-Of small tensors each number has R-hat and the effective sample size of its ranks. Of large ones
+In a small trace each number has R-hat and the effective sample size of its ranks. In a large one
 each number has a plain R-hat and an effective sample size from batch means, which cost a hundredth,
 and those that look worst have the others.
 """
@@ -15,10 +15,10 @@ from torch import Tensor
 
 from colangevin.sampling import convergence
 
-EXACT = 1 << 21
-"""Draws of all numbers of a tensor together up to which each number is looked at exactly."""
+EXACT = 1 << 22
+"""Draws of all numbers of a trace together up to which each number is looked at exactly: 2 s."""
 WORST_OF_BLOCK = 4
-"""Numbers of a block of a large tensor that are looked at exactly, by R-hat and by size."""
+"""Numbers of a block of a large trace that are looked at exactly, by R-hat and by size."""
 RHAT = 1.05
 """R-hat above which chains should run longer."""
 SIZE = 400

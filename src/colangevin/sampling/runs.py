@@ -106,11 +106,9 @@ class Sampling:
         if (path / "trace.json").exists():
             self._compare(path, storage.read_json(path))
             state = storage.read_state(path)
-            return (
-                storage.Folder(path, capacity)
-                if state is None
-                else self._resume(path, capacity, state)
-            )
+            if state is None:  # killed in the warm-up
+                return storage.Folder(path, capacity)
+            return self._resume(path, capacity, state)
         if any(path.glob("draws-*.safetensors")):
             raise ValueError(f"{path} has draws but no trace.json; take another path")
         if self._fixed:

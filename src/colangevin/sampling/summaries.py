@@ -231,11 +231,12 @@ def summarise(
     judged: dict[str, Judged] = {}
     constant, infinite, chains = [], [], 4
     each = sum(math.prod(samples.shape[2:]) for samples in values.values()) <= most
+    exact = each or sum(math.prod(samples.shape) for samples in values.values()) <= EXACT
     for name, samples in values.items():
         chains = samples.shape[0]
         if samples.shape[1] < 4 or not math.prod(samples.shape):
             continue
-        found = diagnose(samples.blocks(), exact=math.prod(samples.shape) <= EXACT)
+        found = diagnose(samples.blocks(), exact)
         if not found.finite:
             infinite.append(name)
         elif found.constant == found.total:

@@ -270,8 +270,9 @@ def load_trace(path: str | os.PathLike[str], model: nn.Module | Factory | None =
     if described["fixed"] and not file.exists():
         raise ValueError(f"{folder} lacks {file.name}, which has {', '.join(described['fixed'])}")
     if described["fixed"]:
+        library = storage.library("torch")
         with storage.reading(file):
-            fixed = storage.library("torch").load_file(file)
+            fixed = library.load_file(file)
     tuning = Tuning(math.nan, reason="the warm-up has not ended")
     if described.get("tuning") is not None:
         with storage.reading(folder / "trace.json"):

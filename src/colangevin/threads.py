@@ -43,6 +43,9 @@ def threads_for(multiply_adds: int) -> Iterator[None]:
 def multiply_adds_of(work: Callable[[], object]) -> int:
     """Multiply-adds of the matrix products and convolutions of a function, which is run once.
 
+    Gradients are recorded meanwhile: without them torch runs some layers as one piece, whose
+    products it does not count.
+
     Example:
         >>> layer, inputs = torch.nn.Linear(20, 3), torch.zeros(50, 20)
         >>> multiply_adds_of(lambda: layer(inputs))
@@ -50,6 +53,6 @@ def multiply_adds_of(work: Callable[[], object]) -> int:
     """
     from torch.utils.flop_counter import FlopCounterMode
 
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+    with torch.enable_grad(), FlopCounterMode(display=False) as counter:
         work()
     return int(counter.get_total_flops()) // 2

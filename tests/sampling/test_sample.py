@@ -176,6 +176,7 @@ def test_a_cyclical_temperature() -> None:
     assert float(cold["q"].abs().max()) < 0.05 < 0.5 < float(hot["q"][:, 10:30].std())
 
 
+@quiet
 def test_the_warm_up_comes_down_from_a_start_far_above_the_posterior() -> None:
     """A narrow posterior: the start has thousands of τ more energy than the chains have there."""
     generator = torch.Generator().manual_seed(0)

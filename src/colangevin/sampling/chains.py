@@ -34,6 +34,7 @@ class Dynamics(NamedTuple):
         temperatures: τ of each chain.
         precision: of the Gaussian prior of free weights in units of the loss, its weight decay.
         compile: as in ``Ensemble``.
+        tuned: whether the step size is to be found, so that the user has chosen none.
     """
 
     step_size: float
@@ -42,6 +43,7 @@ class Dynamics(NamedTuple):
     temperatures: Sequence[float]
     precision: float
     compile: bool | None = None
+    tuned: bool = False
 
 
 class Part(NamedTuple):
@@ -219,8 +221,7 @@ class Chains:
             self.ensemble.walk(found)
         except ConvergenceError as error:
             raise DivergenceError(
-                f"a projection failed at step {self.steps}: {error}; take a smaller step_size than "
-                f"{self.step_size:.3g}, or leave it to the tuner (step_size=None)",
+                f"a projection failed at step {self.steps}: {error}; {self._advice()}",
                 step=self.steps,
                 largest_gradient=largest(found.gradients),
             ) from error
@@ -236,16 +237,30 @@ class Chains:
         if bool(good.all()):
             self._last = found
             return
-        chain = int((~good).nonzero()[0])
+        bad = (~good).nonzero().flatten().tolist()
+        chain = bad[0]
         size = float("nan") if self._last is None else largest(self._last.gradients, chain)
         raise DivergenceError(
-            f"chain {chain} (seed {self.seeds[chain]}) diverged at step {self.steps}: its loss is "
-            f"{float(found.losses[chain])}, the largest entry of its last finite gradient was "
-            f"{size:.3g}. Take a smaller step_size than {self.step_size:.3g} or leave it to the "
-            "tuner (step_size=None), or give a prior",
+            f"chain {chain} (seed {self.seeds[chain]}) diverged at step {self.steps} ({len(bad)} "
+            f"of {len(self)} chains did): its loss is {float(found.losses[chain])}, the largest "
+            f"entry of its last finite gradient was {size:.3g}. {self._advice()}",
             chain,
             self.steps,
             size,
+        )
+
+    def _advice(self) -> str:
+        """What to do about a step that failed."""
+        if not self.dynamics.tuned:
+            return (
+                f"Take a smaller step_size than {self.step_size:.3g} or leave it to the tuner "
+                "(step_size=None), or give a prior"
+            )
+        return (
+            f"The step_size, {self.step_size:.3g}, is the tuner's. So the loss is NaN or infinite "
+            "in a part of the space, or too steep there for any step. Make it finite, keep the "
+            "weights away by a constraint or a prior, or take adjust=True or guard=3.0, which "
+            "refuse steps that lead there"
         )
 
     def set_temperature(self, factor: float) -> None:

@@ -72,6 +72,31 @@ def rhat(samples: Tensor) -> Tensor:
     return torch.where(constant, torch.nan, found).view(samples.shape[2:])
 
 
+def quick_rhat(samples: Tensor) -> Tensor:
+    """The plain split R-hat: of the values, not of their ranks. It needs one pass."""
+    return _plain_rhat(_split(_columns(samples))).view(samples.shape[2:])
+
+
+def quick_ess(samples: Tensor) -> Tensor:
+    """The effective sample size by means of batches of √draws draws. It needs one pass.
+
+    Where draws are correlated over more than a batch, it is too large, but about as small as the
+    number of batches.
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> bool(quick_ess(torch.randn(4, 500)) > 1200)
+        True
+    """
+    columns = _columns(samples)
+    chains, draws = columns.shape[1:]
+    length = math.isqrt(draws)
+    means = columns[..., : draws // length * length].unflatten(2, (-1, length)).mean(dim=3)
+    spread = means.flatten(1).var(dim=1) * length
+    found = chains * draws * columns.flatten(1).var(dim=1) / spread
+    return found.view(samples.shape[2:])
+
+
 def autocovariance(columns: Tensor) -> Tensor:
     """Of each chain, by Fourier transforms: [..., draws] to [..., draws]."""
     draws = columns.shape[-1]

@@ -73,8 +73,9 @@ def learning_coefficient(
         ...     def __init__(self):
         ...         super().__init__()
         ...         self.w = nn.Parameter(torch.zeros(4))
+        >>> bowl = lambda own: own["w"].square().sum() / 2
         >>> found = learning_coefficient(
-        ...     Bowl(), lambda own: own["w"].square().sum() / 2, points=1000, chains=50, draws=200
+        ...     Bowl(), bowl, points=1000, chains=50, draws=200, thin=3
         ... )
         >>> abs(found.value - 2.0) < 0.2  # d/2
         True
@@ -100,7 +101,7 @@ def learning_coefficient(
         rules=rules,
         temperature=1.0 / scale,
         observables={"own_loss": own_loss},
-        **{"jitter": 0.0, "friction": slowest, **settings},
+        **{"jitter": 0.0, "friction": slowest, "watch": ("loss", "own_loss"), **settings},
     )
     with torch.no_grad():
         start = float(own_loss(centre))

@@ -29,7 +29,7 @@ class Interval(NamedTuple):
         return (self.low <= targets) & (targets <= self.high)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """What every draw predicts.
 
@@ -40,9 +40,24 @@ class Prediction:
         >>> prediction = Prediction(torch.arange(101.0).view(1, 101, 1))
         >>> prediction.mean, prediction.interval(0.9)
         (tensor([50.]), Interval(low=tensor([5.]), high=tensor([95.])))
+        >>> prediction
+        Prediction(1 chain × 101 draws of 1 point, means from 50 to 50, standard deviations to 29.3)
     """
 
     samples: Tensor
+
+    def __repr__(self) -> str:
+        chains, draws, *shape = self.samples.shape
+        numbers = " × ".join(map(str, shape)) or "1"
+        words = f"{_many(chains, 'chain')} × {_many(draws, 'draw')} of {numbers} point"
+        words += "" if numbers == "1" else "s"
+        if self.samples.numel() and self.samples.is_floating_point() and chains * draws > 1:
+            mean = self.mean
+            words += (
+                f", means from {float(mean.min()):.3g} to {float(mean.max()):.3g}, standard "
+                f"deviations to {float(self.std.max()):.3g}"
+            )
+        return f"Prediction({words})"
 
     @property
     def all(self) -> Tensor:
@@ -80,6 +95,10 @@ class Prediction:
     def ess(self) -> Tensor:
         """The effective sample size of each prediction."""
         return convergence.ess(self.samples)
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 @torch.no_grad()

@@ -15,12 +15,15 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import State
+from colangevin.errors import ConvergenceError
 from colangevin.integrators.dynamics import DriftBy, advance
 from colangevin.sampling.chains import Chains, Part
 from colangevin.sampling.moves import FRESH, Phase, fresh_momenta, noise, verlet
 
 NEAR = 0.3
 """Of a thermal step h√τ: how far the Laplacian's two points lie from the middle."""
+STRAIGHT = 0.9
+"""Chord over path of a step that does not turn back yet: a circle's at an angle of 1 has it."""
 
 
 def start_of(chains: Chains, parts: Sequence[Part]) -> Phase:
@@ -44,6 +47,67 @@ def energy_errors(chains: Chains, step_size: float, readings: int = 1) -> Tensor
         scaled = moved.change / chains.temperatures
         found.append(torch.where(moved.good, scaled, math.inf))
     return torch.stack(found)
+
+
+@torch.no_grad()
+def longest_step(chains: Chains) -> float:
+    """The largest Verlet step whose geodesics do not turn back; infinite where none does.
+
+    A potential that is flat on a circle allows any step by its energy error. But a step of many
+    turns leads nowhere, and rounding makes its end wrong.
+    """
+    found = math.inf
+    for part in chains.parts():
+        geometry = part.batch.constraint
+        state = part.batch.read(chains.ensemble._state, False).map(torch.clone)
+        moving = geometry.sample_momentum(state, 1.0, noise(chains, part, FRESH + 33))
+        speed = math.sqrt(2.0 * float(geometry.kinetic_terms(moving).double().sum()))
+        size = math.sqrt(_square(state)) or 1.0
+        for power in range(-20, 21):
+            path = size * 2.0 ** (power / 2.0)
+            if not speed or path >= found * speed:
+                break
+            if not _chord(part, moving, path / speed) >= STRAIGHT * path:
+                found = path / speed
+                break
+    return found / math.sqrt(float(chains.temperatures.max()))
+
+
+def _chord(part: Part, state: State, reach: float) -> float:
+    """How far apart the ends of a geodesic are; 0 if it fails."""
+    try:
+        end = advance(part.batch.constraint, state, state.position, [DriftBy(reach)], None)
+    except ConvergenceError:
+        return 0.0
+    slack = None if state.slack is None or end.slack is None else end.slack - state.slack
+    return math.sqrt(_square(state._replace(position=end.position - state.position, slack=slack)))
+
+
+def _square(state: State) -> float:
+    """The sum of squares of positions and slacks."""
+    slack = 0.0 if state.slack is None else float(state.slack.double().square().sum())
+    return float(state.position.double().square().sum()) + slack
+
+
+@torch.no_grad()
+def order_of(pairs: Tensor, rounding: float) -> float:
+    """k if energy errors fall as h^k: 3 for a smooth potential, 1 for a wrong gradient.
+
+    Args:
+        pairs: errors of the same steps with h and with 4h, [2, ...].
+        rounding: errors of h that are no larger say nothing.
+
+    Returns:
+        NaN if they say nothing.
+
+    Example:
+        >>> order_of(torch.tensor([[1.0, 2.0], [64.0, 128.0]]), rounding=0.1)
+        3.0
+    """
+    short, long = pairs.flatten(1)[:, pairs.flatten(1).isfinite().all(dim=0)].square().mean(dim=1)
+    if not float(short) > rounding**2 or not float(long) > 0.0:
+        return math.nan
+    return math.log(float(long) / float(short)) / (2.0 * math.log(4.0))
 
 
 class Configurational(NamedTuple):

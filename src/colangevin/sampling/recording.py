@@ -82,11 +82,7 @@ class Recorder:
         keep: Sequence[str] | None,
         observables: Mapping[str, Observable],
     ) -> None:
-        patterns = ["*"] if keep is None else [keep] if isinstance(keep, str) else list(keep)
-        self.kept = [n for n in parameters if any(fnmatchcase(n, p) for p in patterns)]
-        for pattern in patterns:
-            if not any(fnmatchcase(name, pattern) for name in parameters):
-                raise ValueError(f"keep={pattern!r} matches no parameter of {list(parameters)}")
+        self.kept = matching("keep", keep, parameters)
         self._observers = {name: Observer(name, f) for name, f in observables.items()}
 
     def row(
@@ -94,8 +90,43 @@ class Recorder:
     ) -> dict[str, Tensor]:
         """A draw of all chains, [chains, ...] by kind and name."""
         found = {f"{PARAMETER}/{name}": weights[name] for name in self.kept}
-        for name, observer in self._observers.items():
-            found[f"{OBSERVABLE}/{name}"] = observer(weights)
+        found |= self.observed(weights)
         for name, values in statistics.items():
             found[f"{STATISTIC}/{name}"] = values
         return found
+
+    def watched(self, patterns: str | Sequence[str] | None) -> list[str]:
+        """The names that patterns choose, of what is recorded and judged.
+
+        Raises:
+            ValueError: for a pattern that matches nothing.
+        """
+        return matching("watch", patterns, ["loss", *self.observables, *self.kept])
+
+    @property
+    def observables(self) -> list[str]:
+        """Their names."""
+        return list(self._observers)
+
+    def observed(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The observables of all chains, by kind and name."""
+        return {f"{OBSERVABLE}/{name}": own(weights) for name, own in self._observers.items()}
+
+
+def matching(
+    argument: str, patterns: str | Sequence[str] | None, names: Sequence[str]
+) -> list[str]:
+    """The names that patterns choose; None chooses all.
+
+    Raises:
+        ValueError: for a pattern that matches nothing.
+
+    Example:
+        >>> matching("keep", ["0.*"], ["0.weight", "0.bias", "2.weight"])
+        ['0.weight', '0.bias']
+    """
+    chosen = ["*"] if patterns is None else [patterns] if isinstance(patterns, str) else patterns
+    for pattern in chosen:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(f"{argument}={pattern!r} matches no parameter of {list(names)}")
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in chosen)]

@@ -24,9 +24,12 @@ from colangevin.ensemble.gradients import Loss
 from colangevin.ensemble.members import make
 from colangevin.ensemble.streams import batch_orders
 from colangevin.random import key_of
+from colangevin.threads import multiply_adds_of
 
 Factory: TypeAlias = Callable[..., nn.Module]
 Potential: TypeAlias = "Callable[[dict[str, Tensor]], Tensor]"
+APART = 1.0
+"""Jitter from which on copies of one module are far from each other: as large as its weights."""
 FEW = 256
 """Points that show whether a loss is a mean or a sum."""
 
@@ -196,6 +199,8 @@ class Target:
         source: the batches.
         unit: the τ of the Bayes posterior, or None if the loss does not tell.
         reduction: "mean", "sum", "potential" or "unknown".
+        work: multiply-adds of the forward pass of a step, of all chains.
+        one_start: whether all chains start near one point.
     """
 
     factory: Factory
@@ -203,6 +208,8 @@ class Target:
     source: Source
     unit: float | None
     reduction: str
+    work: int
+    one_start: bool
 
 
 class NoData(AllData):
@@ -226,6 +233,7 @@ def target_of(
     seeds: Sequence[int],
     seed: int,
     jitter: float,
+    starts: Any = None,
 ) -> Target:
     """Read model, loss and data.
 
@@ -235,12 +243,16 @@ def target_of(
     if not callable(loss):
         raise TypeError(f"loss must be a function, got {loss!r}")
     factory = factory_of(members_of(model, seeds) if isinstance(model, Ensemble) else model, jitter)
+    if starts is not None:
+        factory = started(model, starts, seeds)
+    one_start = isinstance(model, nn.Module) and starts is None and jitter < APART
     if data is None:
         if batch_size is not None:
             raise ValueError("batch_size needs data; a potential without data has no batches")
         held = lambda own: _holding(make(factory, own), loss)  # noqa: E731
         _value(held(seeds[0]), value_itself, NoData().at(0))
-        return Target(held, value_itself, NoData(), 1.0, "potential")
+        work = _work(held(seeds[0]), value_itself, NoData()) * len(seeds)
+        return Target(held, value_itself, NoData(), 1.0, "potential", work, one_start)
     source = source_of(data, batch_size, seeds, seed)
     quiet = lambda own: make(factory, own).eval()  # noqa: E731
     reduction = reduction_of(quiet(seeds[0]), loss, source.at(0))
@@ -250,7 +262,8 @@ def target_of(
             "data; return a mean"
         )
     unit = {"mean": 1.0 / source.points, "sum": 1.0}.get(reduction)
-    return Target(quiet, loss, source, unit, reduction)
+    work = _work(quiet(seeds[0]), loss, source) * len(seeds)
+    return Target(quiet, loss, source, unit, reduction, work, one_start)
 
 
 def factory_of(model: nn.Module | Factory, jitter: float) -> Factory:
@@ -289,6 +302,42 @@ def members_of(ensemble: Ensemble, seeds: Sequence[int]) -> Factory:
     return lambda seed: ensemble.member(places[seed])
 
 
+def started(model: nn.Module | Factory | Ensemble, starts: Any, seeds: Sequence[int]) -> Factory:
+    """A function from the seed of a chain to a module with the weights that it is to start from.
+
+    Args:
+        model: a module, or a function that makes one.
+        starts: modules or state dicts, one per chain.
+        seeds: of the chains.
+
+    Raises:
+        ValueError, TypeError: if they are no weights of the model, or not as many as chains.
+    """
+    if isinstance(model, Ensemble):
+        raise ValueError("starts: chains already start from the members of the ensemble")
+    if not isinstance(starts, (list, tuple)):
+        raise TypeError(
+            "starts must be a list of modules or state dicts, one per chain; a function that makes "
+            f"modules is given as model. Got {type(starts).__name__}"
+        )
+    if len(starts) != len(seeds):
+        raise ValueError(f"starts has {len(starts)} entries for {len(seeds)} chains")
+    factory, places = factory_of(model, 0.0), {own: i for i, own in enumerate(seeds)}
+
+    def placed(seed: int) -> nn.Module:
+        module, index = make(factory, seed), places[seed]
+        start = starts[index]
+        try:
+            module.load_state_dict(start.state_dict() if isinstance(start, nn.Module) else start)
+        except Exception as error:  # whatever torch says of what is no state dict
+            raise ValueError(f"starts[{index}] has no weights of the model: {error}") from None
+        return module
+
+    for own in seeds:
+        placed(own)
+    return placed
+
+
 def _holding(module: nn.Module, potential: Potential) -> nn.Module:
     """A module whose forward pass is the potential of its parameters."""
     if not any(p.requires_grad for p in module.parameters()):
@@ -303,7 +352,7 @@ def _holding(module: nn.Module, potential: Potential) -> nn.Module:
 
 def _value(module: nn.Module, loss: Loss, points: Points) -> float:
     """The loss of a batch, which must be one number."""
-    batch = points if points.shared else Points(points.inputs[0], points.targets[0], True)
+    batch = _first(points)
     with torch.no_grad():
         found = loss(functional_call(module, {}, (batch.inputs,)), batch.targets)
     name = "potential" if loss is value_itself else "loss"
@@ -319,6 +368,21 @@ def _value(module: nn.Module, loss: Loss, points: Points) -> float:
     return float(found)
 
 
+def _work(module: nn.Module, loss: Loss, source: Source) -> int:
+    """Multiply-adds of the loss of one chain in a step: at least one of each weight and point."""
+    batch = _first(source.at(0))
+    numbers = sum(parameter.numel() for parameter in module.parameters())
+    counted = multiply_adds_of(
+        lambda: loss(functional_call(module, {}, (batch.inputs,)), batch.targets)
+    )
+    return max(numbers * max(1, len(batch.inputs)), counted)
+
+
+def _first(points: Points) -> Points:
+    """The batch of the first chain."""
+    return points if points.shared else Points(points.inputs[0], points.targets[0], True)
+
+
 def reduction_of(module: nn.Module, loss: Loss, points: Points) -> str:
     """Whether a loss is a mean or a sum: it is asked for a batch, and for the batch twice.
 
@@ -327,7 +391,7 @@ def reduction_of(module: nn.Module, loss: Loss, points: Points) -> str:
         >>> reduction_of(nn.Linear(2, 1), nn.MSELoss(reduction="sum"), points)
         'sum'
     """
-    batch = points if points.shared else Points(points.inputs[0], points.targets[0], True)
+    batch = _first(points)
     batch = Points(batch.inputs[:FEW], batch.targets[:FEW], shared=True)
     once = _value(module, loss, batch)
     twice = _value(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from colangevin import checks
 from colangevin.errors import SamplingWarning
 from colangevin.sampling import arviz_bridge, predictions, storage
-from colangevin.sampling.summaries import Summary, summarise
+from colangevin.sampling.summaries import Samples, Summary, summarise
 from colangevin.sampling.targets import Factory
 from colangevin.sampling.tuning import Tuning
 
@@ -52,7 +52,7 @@ class Trace:
 
     def __init__(
         self,
-        store: storage.Memory | storage.Folder,
+        store: storage.Store,
         settings: Mapping[str, Any],
         tuning: Tuning,
         acceptance: Sequence[float] | None = None,
@@ -109,8 +109,13 @@ class Trace:
     def __repr__(self) -> str:
         return (
             f"Trace({self.chains} chains × {self.draws} draws of {len(self.parameters)} "
-            f"parameters and {len(self.observables)} observables)"
+            f"parameters and {len(self.observables)} observables"
+            f"{', all from one start' if self._one_start else ''})"
         )
+
+    @property
+    def _one_start(self) -> bool:
+        return bool(self.settings.get("one_start")) and self.chains > 1
 
     # --- what to do with it ---------------------------------------------------------------------
 
@@ -172,21 +177,37 @@ class Trace:
                     tensor.copy_(self._store[f"{PARAMETER}/{name}"][chain, draw])
         return module
 
-    def summary(self, most: int = 50) -> Summary:
+    def summary(self, most: int = 20) -> Summary:
         """Means, errors, effective sample sizes and R-hat: print it.
 
         Args:
-            most: numbers of a tensor up to which each has a row; larger ones have one row, with
-                the worst of their diagnostics.
+            most: rows up to which each number has its own. In larger tables each tensor has one:
+                that of its worst number.
         """
         kinds = {name: self.names(name) for name in KINDS}
-        values = {name: self[name] for names in kinds.values() for name in names}
+        values = {name: self._samples(name) for names in kinds.values() for name in names}
         if "kinetic_temperature" in kinds[STATISTIC] and not self.settings.get("scheduled"):
             # Chains of a ladder have different τ: what they share is 1.
             own = self._store[f"{STATISTIC}/kinetic_temperature"]
-            values["kinetic_ratio"] = own / torch.tensor(self.temperatures).unsqueeze(1)
+            ratio = own / torch.tensor(self.temperatures).unsqueeze(1)
+            values["kinetic_ratio"] = Samples(ratio.shape, lambda: [ratio.unsqueeze(2)])
             values.pop("kinetic_temperature", None)
-        return summarise(values, self.tuning, self.acceptance, most)
+        return summarise(values, self.tuning, self.acceptance, most, self._note())
+
+    def _samples(self, name: str) -> Samples:
+        key = next(f"{kind}/{name}" for kind in KINDS if f"{kind}/{name}" in self._store.names)
+        return Samples(self._store.shape(key), lambda: self._store.blocks(key))
+
+    def _note(self) -> str:
+        """What R-hat cannot tell."""
+        if self.chains == 1:
+            return "one chain: R-hat compares its halves only"
+        if self._one_start:
+            return (
+                "all chains started near one point: R-hat cannot see other modes; starts=, or a "
+                "function as model, sets them apart"
+            )
+        return ""
 
     def to_arviz(self) -> Any:
         """The trace for ArviZ: InferenceData of its releases before 1, a DataTree from 1 on.
@@ -198,24 +219,25 @@ class Trace:
         statistics = {n: self._store[f"{STATISTIC}/{n}"] for n in self.names(STATISTIC)}
         return arviz_bridge.convert(posterior, statistics, self.settings)
 
-    def check(self) -> list[str]:
-        """What speaks against trusting the trace, each with what to do; empty if nothing does."""
+    def check(self, names: Sequence[str] | None = None) -> list[str]:
+        """What speaks against trusting the trace, each with what to do; empty if nothing does.
+
+        Args:
+            names: what it is judged by; None for ``watched()``.
+        """
         if self.draws < 4:
             return [f"only {self.draws} draws: diagnostics need at least 4; raise draws"]
-        return self.summary().complaints(self.watched())
+        chosen = self.watched() if names is None else names
+        network = self.settings.get("reduction", "potential") != "potential"
+        return self.summary().complaints(chosen, int(self.settings.get("thin", 1)), network)
 
     def watched(self) -> list[str]:
-        """What convergence is judged by.
+        """What convergence is judged by: the loss, the observables, and every parameter."""
+        return [name for name in ("loss", *self.observables, *self.parameters) if name in self]
 
-        The loss and the observables; of a potential without data also the parameters. The weights
-        of networks have symmetries: different weights may predict the same.
-        """
-        found = [name for name in ("loss", *self.observables) if name in self]
-        return found + (self.parameters if self.settings.get("reduction") == "potential" else [])
-
-    def warn(self, stacklevel: int = 2) -> None:
+    def warn(self, stacklevel: int = 2, names: Sequence[str] | None = None) -> None:
         """Give the findings of ``check`` as warnings."""
-        for message in self.check():
+        for message in self.check(names):
             warnings.warn(message, SamplingWarning, stacklevel=stacklevel + 1)
 
 
@@ -227,7 +249,8 @@ def load_trace(path: str | os.PathLike[str], model: nn.Module | Factory | None =
         model: the module, or a function that makes it, for predictions.
 
     Raises:
-        FileNotFoundError, ValueError: if there is none, or it is the trace of another model.
+        FileNotFoundError, ValueError: if there is none, it is damaged or lacks draws, or it is the
+            trace of another model.
 
     Example:
         >>> load_trace("nowhere")
@@ -242,14 +265,22 @@ def load_trace(path: str | os.PathLike[str], model: nn.Module | Factory | None =
         module = model if isinstance(model, nn.Module) else model()
         check_model(described["parameters"], described["fixed"], module, str(folder))
         module = copy.deepcopy(module)
+    file = folder / "fixed.safetensors"
     fixed: dict[str, Tensor] = {}
-    if (folder / "fixed.safetensors").exists():
-        fixed = storage.library("torch").load_file(folder / "fixed.safetensors")
-    tuning = described.get("tuning")
+    if described["fixed"] and not file.exists():
+        raise ValueError(f"{folder} lacks {file.name}, which has {', '.join(described['fixed'])}")
+    if described["fixed"]:
+        library = storage.library("torch")
+        with storage.reading(file):
+            fixed = library.load_file(file)
+    tuning = Tuning(math.nan, reason="the warm-up has not ended")
+    if described.get("tuning") is not None:
+        with storage.reading(folder / "trace.json"):
+            tuning = Tuning.read(described["tuning"])
     return Trace(
-        storage.Folder(folder, 1),
+        storage.Folder(folder, 1, described["draws"]),
         described["settings"],
-        Tuning.read(tuning) if tuning else Tuning(math.nan, reason="the warm-up has not ended"),
+        tuning,
         described.get("acceptance"),
         module,
         fixed,

@@ -18,7 +18,14 @@ from torch import Tensor
 from colangevin.errors import DivergenceError
 from colangevin.sampling.chains import Chains
 from colangevin.sampling.moves import Metropolis, refresh
-from colangevin.sampling.readings import Ratio, configurational, energy_errors, ratio
+from colangevin.sampling.readings import (
+    Ratio,
+    configurational,
+    energy_errors,
+    longest_step,
+    order_of,
+    ratio,
+)
 
 ADJUSTED = 0.25
 """Largest energy error of a step with a test, in τ: nine of ten are accepted then."""
@@ -32,6 +39,10 @@ HOT = 5.0
 """Standard deviations of a chain's kinetic temperature above τ: hotter chains are still falling."""
 FAR = 10.0
 """Tolerances that a step within its bound does not exceed."""
+PAIRS = 20
+"""Places where the energy errors of h and 4h are compared."""
+ROUNDING = 32.0
+"""Units of the last place that an energy may be wrong by."""
 
 
 @dataclass
@@ -49,6 +60,7 @@ class Tuning:
         tried: every step size that was used, with the reason for the change.
         settled: whether the temperatures agreed with τ in the end, as far as they were read.
         descent: steps of the optimisation before the warm-up.
+        order: k if energy errors fall as h^k, 3 for a smooth potential; NaN if it was not read.
     """
 
     step_size: float
@@ -61,6 +73,7 @@ class Tuning:
     tried: list[tuple[float, str]] = field(default_factory=list)
     settled: bool = True
     descent: int = 0
+    order: float = math.nan
 
     def __str__(self) -> str:
         return f"step_size={self.step_size:.4g}: {self.reason}"
@@ -109,6 +122,7 @@ class WarmUp:
         self._largest = math.inf if tested is None else tested.bound
         # Below what clipped errors can reach at all, or every step would do.
         self._bound = min(self._bound, self._largest * REFUSED / self._scale)
+        self._longest = math.inf
         self.tuning = Tuning(chains.step_size)
 
     # --- with a step size of the user ---------------------------------------------------------
@@ -130,6 +144,7 @@ class WarmUp:
         compares the temperatures, and is repeated with smaller steps while they are off.
         """
         self.tuning.chosen_by = "tuner"
+        self._longest = longest_step(self.chains)
         self._search()
         self._refresh()
         window = max(1, steps // 40)
@@ -173,22 +188,23 @@ class WarmUp:
         return float(counted.square().mean().sqrt()) / self._scale
 
     def _set(self, verlet_step: float, why: str) -> None:
-        h = verlet_step if self.chains.has_momentum else verlet_step**2 / 2.0
+        step = min(verlet_step, self._longest)
+        h = step if self.chains.has_momentum else step**2 / 2.0
         self.chains.set_step_size(h)
         self._settle()
         self.tuning.tried.append((h, why))
 
     def _search(self) -> None:
         """The largest step whose energy error is within its bound at the start."""
-        h, best = self._verlet_step, 0.0
+        h, best = min(self._verlet_step, self._longest), 0.0
         for _ in range(ATTEMPTS):
             error = self._rms(self._errors(2, h))
             factor = (self._bound / max(error, 1e-12)) ** (1 / 3) if math.isfinite(error) else 0.1
             if error <= self._bound:
                 best = max(best, h)
-            if best and 0.8 <= factor <= 1.6:
+            if best and (0.8 <= factor <= 1.6 or best == self._longest):
                 break
-            h *= min(max(0.9 * factor, 0.1), 3.0)
+            h = min(h * min(max(0.9 * factor, 0.1), 3.0), self._longest)
         if not best:
             raise DivergenceError(
                 "no step size was found: even the smallest that was tried, "
@@ -267,12 +283,15 @@ class WarmUp:
             self._set(self._verlet_step * LOWER, "temperatures off")
 
     def _read(self, steps: int) -> None:
-        kinetic, squares, laplacians = [], [], []
+        kinetic, squares, laplacians, pairs = [], [], [], []
         every = max(1, steps // 40)
         whole = self.chains.target.source.whole
-        for _ in range(0, steps, every):
+        for count, _ in enumerate(range(0, steps, every)):
             self._advance(every)
             kinetic.append(self.chains.kinetic_temperatures())
+            if count < 2 * PAIRS and count % 2:
+                h = self._verlet_step
+                pairs.append(torch.stack([self._errors(1, h), self._errors(1, 4.0 * h)]))
             if whole:
                 reading = configurational(self.chains)
                 squares.append(reading.square)
@@ -281,9 +300,18 @@ class WarmUp:
         if self.chains.has_momentum:
             found = torch.stack(kinetic)
             self.tuning.kinetic = ratio(found / taus, torch.ones_like(found), least=least)
-        if whole:
-            scaled = torch.stack(laplacians) * taus
+        scaled = torch.stack(laplacians) * taus if whole else taus
+        if whole and bool(scaled.any()):  # a flat potential has no such temperature
             self.tuning.configurational = ratio(torch.stack(squares), scaled, least=least)
+        if pairs:
+            self.tuning.order = order_of(torch.cat(pairs, dim=1), self._rounding())
+
+    def _rounding(self) -> float:
+        """How far an energy difference may be wrong by rounding, in τ."""
+        chains = self.chains
+        epsilon = max(torch.finfo(w.dtype).eps for w in chains.weights.values())
+        sizes = chains.slopes().losses.detach().double().abs() / chains.temperatures
+        return ROUNDING * epsilon * (float(sizes.max()) + chains.freedom)
 
     def _thermal_error(self, steps: int) -> float:
         """Of a temperature over so many steps: √(2/N) per chain and per time 2/γ of forgetting."""
@@ -306,6 +334,8 @@ class WarmUp:
         ):
             if found is not None:
                 words.append(f"{name} temperature {found} τ")
+        if self._verlet_step >= self._longest:
+            words.append("a longer step would turn back on the constraint")
         if not tuning.settled:
             words.append("the chains have not settled: raise warmup")
         tuning.reason = "; ".join(words)

@@ -94,6 +94,7 @@ def ours(adjust: bool) -> Draw:
                 step_size=law.step_size,
                 adjust=adjust,
                 seed=amount.seed,
+                progress=False,
             )
         return trace["q"].flatten(2)
 

@@ -1,0 +1,297 @@
+"""A sampling that is under way: warm-up, draws, and where they are written."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colangevin import checks
+from colangevin.optimizers.noise import checksum
+from colangevin.sampling import storage
+from colangevin.sampling.chains import Chains
+from colangevin.sampling.descent import Descent
+from colangevin.sampling.locks import Lock
+from colangevin.sampling.moves import Guard, Metropolis
+from colangevin.sampling.plans import Plan
+from colangevin.sampling.progress import Progress, told
+from colangevin.sampling.recording import Recorder
+from colangevin.sampling.resuming import Reading, compare
+from colangevin.sampling.targets import AllData, Loader, Points, Target
+from colangevin.sampling.traces import Trace, check_model
+from colangevin.sampling.tuning import Tuning, WarmUp
+
+
+class Sampling:
+    """A sampling that is under way.
+
+    Args:
+        plan: its numbers.
+        target: what is sampled.
+        chains: which move.
+        recorder: makes the rows.
+        schedule: of the temperature.
+        batch_size: as given.
+        path: the folder of the trace, if there is one. It is locked until ``complete`` ends.
+        down: steps of the descent at most.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        chains: Chains,
+        recorder: Recorder,
+        schedule: Callable[[int], float] | None,
+        batch_size: int | None,
+        path: str | os.PathLike[str] | None,
+        down: int = 0,
+    ) -> None:
+        self._down = down
+        self.plan, self.target, self.chains, self.recorder = plan, target, chains, recorder
+        self._schedule = schedule
+        self._factor: float | None = 1.0
+        self._tested = Metropolis(chains) if plan.adjust else None
+        if plan.guard is not None:
+            self._tested = Guard(chains, plan.guard)
+        self._path = None if path is None else Path(path)
+        self._lock: Lock | None = None
+        self.tuning = Tuning(chains.step_size)
+        self._start = 0
+        self.settings = {
+            **plan.plain(),
+            "temperatures": [float(t) for t in chains.temperatures],
+            "batch_size": batch_size,
+            "points": target.source.points,
+            "reduction": target.reduction,
+            "one_start": target.one_start,
+            "scheduled": schedule is not None,
+            "weights": checksum(chains.weights.values()),
+            "data": _data_checksum(target),
+        }
+        self._fixed = {**chains.ensemble._frozen, **chains.ensemble._buffers}
+        self._store: storage.Memory | storage.Folder = self._open()
+
+    # --- stores -------------------------------------------------------------------------------
+
+    def _open(self) -> storage.Memory | storage.Folder:
+        """Make the store, or find the one to continue."""
+        size = storage.size_of(self._probe())
+        draws = self.plan.draws
+        if self._path is None:
+            if size * draws > self.plan.memory:
+                raise ValueError(
+                    f"the trace would take {size * draws / 1e9:.1f} GB, more than memory="
+                    f"{self.plan.memory / 1e9:.1f} GB. Give path= to write it to disk, fewer draws "
+                    "(thin= spreads them), or keep= for a part of the parameters"
+                )
+            return storage.Memory(draws)
+        capacity = min(max(1, storage.LARGEST // size), -(-draws // storage.STRETCHES))
+        storage.library()
+        self._path.mkdir(parents=True, exist_ok=True)
+        self._lock = Lock(self._path)
+        try:
+            return self._folder(self._path, capacity)
+        except BaseException:
+            self._lock.release()  # an error may live longer than the sampling
+            raise
+
+    def _folder(self, path: Path, capacity: int) -> storage.Folder:
+        """A new folder, or that of the same sampling."""
+        if (path / "trace.json").exists():
+            self._compare(path, storage.read_json(path))
+            state = storage.read_state(path)
+            if state is None:  # killed in the warm-up
+                return storage.Folder(path, capacity)
+            return self._resume(path, capacity, state)
+        if any(path.glob("draws-*.safetensors")):
+            raise ValueError(f"{path} has draws but no trace.json; take another path")
+        if self._fixed:
+            fixed = {name: tensor.contiguous() for name, tensor in self._fixed.items()}
+            storage.library("torch").save_file(fixed, path / "fixed.safetensors")
+        self._describe(0)
+        return storage.Folder(path, capacity)
+
+    def _probe(self) -> dict[str, Tensor]:
+        """The row of the start: observables that fail do so before anything is computed."""
+        empty = torch.zeros(len(self.chains), dtype=torch.float64)
+        return self.recorder.row(self.chains.weights, {"loss": empty, "kinetic_temperature": empty})
+
+    def _describe(self, draws: int) -> None:
+        assert self._path is not None
+        weights = self.chains.weights
+        rates = None if self._tested is None else self._tested.rates.tolist()
+        values = {
+            "format": storage.FORMAT,
+            "version": storage.VERSION,
+            "parameters": {name: list(tensor.shape[1:]) for name, tensor in weights.items()},
+            "kept": self.recorder.kept,
+            "observables": self.recorder.observables,
+            "fixed": sorted(self._fixed),
+            "settings": self.settings,
+            "draws": draws,
+            "tuning": self.tuning.plain() if self._start else None,
+            "acceptance": rates,
+        }
+        storage.write_json(self._path / "trace.json", values)
+
+    def _compare(self, path: Path, described: Mapping[str, Any]) -> None:
+        """Refuse to continue another sampling.
+
+        Raises:
+            ValueError: naming what differs.
+        """
+        template = self.chains.ensemble._template
+        check_model(described["parameters"], described["fixed"], template, str(path))
+        if described["kept"] != self.recorder.kept:
+            raise ValueError(f"{path} keeps other parameters: {described['kept']}")
+        there = {**described["settings"], "observables": sorted(described["observables"])}
+        here = {**self.settings, "observables": sorted(self.recorder.observables)}
+        for name, value in here.items():
+            if there.get(name) != value:
+                raise ValueError(
+                    f"{path} has a trace of another sampling: {name} was "
+                    f"{there.get(name)!r} there and is {value!r} now. Take another "
+                    "path, or the same arguments to continue"
+                )
+
+    # --- states -------------------------------------------------------------------------------
+
+    def _resume(self, path: Path, capacity: int, state: dict[str, Any]) -> storage.Folder:
+        with storage.reading(path / "state.pt"):
+            self.chains.load_state_dict(state["chains"])
+            self.tuning, self._start = Tuning.read(state["tuning"]), int(state["start"])
+            if self._tested is not None:
+                self._tested.accepted = state["accepted"].clone()
+                self._tested.tried = int(state["tried"])
+            draws, last = int(state["draws"]), dict(state["last"])
+        self._factor = None
+        compare(last, self._reading(), self._reading(), self.chains, path)
+        return storage.Folder(path, capacity, draws, cut=self.plan.draws > draws)
+
+    def _state(self) -> dict[str, Any]:
+        if self._tested is not None:
+            self._tested.write()
+        found = {
+            "chains": self.chains.state_dict(),
+            "tuning": self.tuning.plain(),
+            "start": self._start,
+            "draws": self._store.draws,
+            "last": self._reading(),
+        }
+        if self._tested is not None:
+            found |= {"accepted": self._tested.accepted.clone(), "tried": self._tested.tried}
+        return found
+
+    def _reading(self) -> Reading:
+        """What the loss and the observables are where the engine is."""
+        if self._tested is not None:
+            self.chains.forget()  # its steps are not the engine's
+        found: Reading = {"loss": self.chains.peek().losses.detach().double()}
+        if isinstance(self.target.source, Loader):
+            found["batch"] = checksum(_tensors(self.target.source.at(self.chains.steps)))
+        return {**found, **self.recorder.observed(self.chains.weights)}
+
+    # --- the run ------------------------------------------------------------------------------
+
+    def complete(self, progress: Progress) -> Trace:
+        """Warm up, draw, and return the trace.
+
+        An error has an attribute ``trace`` with what was drawn before it.
+        """
+        plan = self.plan
+        try:
+            steps = self._down + plan.warmup + plan.draws * plan.thin
+            with told(progress, steps) as report:
+                if not self._start:
+                    self._warm_up(report)
+                while self._store.draws < plan.draws:
+                    self._draw()
+                    report(plan.thin)
+            self._save()
+        except BaseException as error:
+            if self._store.draws:
+                error.trace = self.trace()  # type: ignore[attr-defined]
+            raise
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+        return self.trace()
+
+    def _step(self) -> Tensor:
+        return self.chains.step() if self._tested is None else self._tested.step()
+
+    def _warm_up(self, report: Callable[[int], None]) -> None:
+        plan, tested = self.plan, self._tested
+        made = Descent(self.chains, report).run(self._down) if self._down else 0
+        warm = WarmUp(self.chains, self._step, tested, plan.tolerance, report)
+        if plan.step_size is None:
+            self.tuning = warm.tuned(plan.warmup)
+        else:
+            self.tuning = warm.plain(plan.warmup)
+        self.tuning.descent = made
+        if tested is not None:
+            tested.write()
+            tested.forget()
+        self._start = max(self.chains.steps, 1)
+        if isinstance(self._store, storage.Folder):
+            self._describe(0)
+            self._store.flush(self._state())
+
+    def _draw(self) -> None:
+        for _ in range(self.plan.thin):
+            self._cool()
+            self._step()
+        weights = self.chains.weights if self._tested is None else self._tested.weights()
+        self._store.append(self.recorder.row(weights, self._statistics()))
+        if isinstance(self._store, storage.Folder) and self._store.full:
+            self._save()
+
+    def _statistics(self) -> dict[str, Tensor]:
+        if self._tested is not None:
+            return self._tested.statistics()
+        found = {"loss": self.chains.peek().losses.detach().double()}
+        if self.chains.has_momentum:
+            found["kinetic_temperature"] = self.chains.kinetic_temperatures()
+        return found
+
+    def _cool(self) -> None:
+        if self._schedule is None:
+            return
+        step = self.chains.steps - self._start
+        factor = checks.non_negative(f"schedule({step})", self._schedule(step))
+        if factor != self._factor:
+            self.chains.set_temperature(factor)
+            self._factor = factor
+
+    def _save(self) -> None:
+        """Write what is not written yet."""
+        store = self._store
+        if isinstance(store, storage.Folder) and store.draws > store.saved:
+            store.flush(self._state())
+            self._describe(store.saved)
+
+    def trace(self) -> Trace:
+        """What has been drawn so far, and was asked for."""
+        rates = None if self._tested is None else self._tested.rates.tolist()
+        template = copy.deepcopy(self.chains.ensemble._template)
+        template.__dict__.pop("forward", None)  # a potential stood in its place
+        store: storage.Store = self._store
+        if self._store.draws > self.plan.draws:
+            store = storage.First(self._store, self.plan.draws)
+        return Trace(store, self.settings, self.tuning, rates, template, self._fixed)
+
+
+def _tensors(points: Points) -> list[Tensor]:
+    return [t for t in (points.inputs, points.targets) if t.dtype is not torch.bool]
+
+
+def _data_checksum(target: Target) -> int | None:
+    if not isinstance(target.source, AllData) or target.reduction == "potential":
+        return None
+    return checksum(_tensors(target.source.at(0)))

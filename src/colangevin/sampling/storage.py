@@ -23,7 +23,7 @@ from torch import Tensor
 Row: TypeAlias = "Mapping[str, Tensor]"
 
 FORMAT = "colangevin-trace"
-VERSION = 1
+VERSION = 2
 STRETCHES = 20
 """A sampling writes at least so many files."""
 LARGEST = 1 << 25
@@ -345,7 +345,7 @@ def read_json(path: Path) -> dict[str, Any]:
         found: Any = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError(f"{file} is damaged: it should be an object, not {type(found).__name__}")
-    if found.get("format") != FORMAT or found.get("version", 0) > VERSION:
+    if found.get("format") != FORMAT or found.get("version") != VERSION:
         raise ValueError(f"{file} is no trace of this version of colangevin")
     for name, kind in DESCRIPTION.items():
         if not isinstance(found.get(name), kind):

@@ -279,8 +279,8 @@ class Constraint(ABC):
 
         Args:
             weight: the parameter.
-            memory: the optimizer's state of this parameter. A number without dimensions under
-                the key "radius" is saved with it.
+            memory: the optimizer's state of this parameter. A tensor of numbers under the key
+                "radius" is saved with it; it has the same shape whatever the weights are.
         """
         return self
 

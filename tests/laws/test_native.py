@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from colangevin import Circle, CoLA, Constraint, General, Orthogonal, Sphere, State
+from colangevin import Circle, CoLA, Constraint, General, Orthogonal, Sphere, State, Unconstrained
 from laws.test_reference import FRICTION, Loss, follow, size_of
 from registry import CASES, RUNS, Case, Run, ids
 
@@ -32,7 +32,7 @@ def reason_to_skip() -> str | None:
 REASON = reason_to_skip()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=REASON or "")
 
-FUSED = [case for case in CASES if case.name.startswith(("unconstrained", "circle", "orthogonal"))]
+FUSED = [case for case in CASES if type(case.make()) in (Unconstrained, Circle, Orthogonal)]
 every_case = pytest.mark.parametrize("case", FUSED, ids=ids)
 every_run = pytest.mark.parametrize("run", RUNS, ids=ids)
 

@@ -19,7 +19,7 @@ from colangevin.native import fill
 from colangevin.random import key_of
 from colangevin.random import normals as counter_normals
 from registry import CASES, RUNS, Case, Run, ids, normals
-from twins import Twin, twin_of
+from twins import TWINS, Twin, twin_of
 
 STEPS = 1000
 TOLERANCE = 1e-10
@@ -128,6 +128,12 @@ def follow(case: Case, run: Run, steps: int, checks: int, **more: object) -> Non
             assert_equal(found, [literal.twin.main(i, s) for i, s in enumerate(literal.closed())])
     moved = max(float((w.detach() - w0).abs().max()) for w, w0 in zip(weights, start, strict=True))
     assert moved > 1e-2
+
+
+def test_no_kind_of_the_library_is_skipped() -> None:
+    kinds = {"Unconstrained", "Massive", "Circle", "Sphere", "Orthogonal", "General"}
+    assert kinds <= {kind.__name__ for kind in TWINS}
+    assert kinds <= {type(case.make()).__name__ for case in CASES}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=ids)

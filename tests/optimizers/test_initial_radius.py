@@ -1,4 +1,4 @@
-"""``Circle(radius="initial")``: every weight tensor has a radius from its own first weights."""
+"""``radius="initial"``: every weight tensor has a radius from its own first weights."""
 
 from __future__ import annotations
 
@@ -173,3 +173,188 @@ def test_a_tensor_of_zeros_has_no_range() -> None:
     weight = nn.Parameter(torch.zeros(3))
     with pytest.raises(cl.ConstraintError, match=r"initial|zero"):
         cl.CoLA([weight], lr=0.1, constraint=cl.Circle(radius="initial", factor=FACTOR))
+
+
+# --- spheres --------------------------------------------------------------------------------
+
+
+def norms(weight: Tensor, dim: int = 0) -> Tensor:
+    """Of the rows."""
+    return weight.detach().movedim(dim, 0).flatten(1).norm(dim=1)
+
+
+def test_a_bound_is_the_factor_times_the_largest_norm_of_a_row() -> None:
+    model = two_layers()
+    radii = {i: 2.0 * float(norms(model[i].weight).max()) for i in (0, 2)}
+    before = copy.deepcopy(model.state_dict())
+    groups = cl.parameter_groups(model, {"*.weight": cl.Sphere("initial")})
+    optimizer = cl.CoLA(groups, lr=0.05, momentum=0.9)
+    assert same(model.state_dict(), before)
+    pressed(model, optimizer)
+    for index, radius in radii.items():
+        weight = model[index].weight
+        assert float(optimizer.state[weight]["radius"]) == pytest.approx(radius)
+        assert bool((norms(weight) > 0.99 * radius).all())
+        assert bool((norms(weight) <= radius * (1 + 1e-6)).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_an_equality_keeps_the_norm_of_every_row(dtype: torch.dtype) -> None:
+    """As they are: neither making the optimizer nor training changes a norm."""
+    weight = nn.Parameter(torch.randn(4, 30, generator=seeded()).to(dtype))
+    before = weight.detach().clone()
+    optimizer = cl.CoLA(
+        [weight], lr=0.05, momentum=0.9, constraint=cl.Sphere("initial", equality=True)
+    )
+    assert torch.equal(weight, before)
+    assert optimizer.state[weight]["radius"].shape == (4,)
+    for _ in range(20):
+        push(weight)
+        optimizer.step()
+    assert float((weight.detach() - before).abs().max()) > 0.1
+    tolerance = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(
+        norms(weight.double()), norms(before.double()), rtol=tolerance, atol=0.0
+    )
+
+
+def test_an_equality_with_a_factor_rescales_every_row() -> None:
+    weight = nn.Parameter(torch.randn(4, 3, generator=seeded()))
+    before = norms(weight)
+    cl.CoLA([weight], lr=0.1, constraint=cl.Sphere("initial", equality=True, factor=3.0))
+    torch.testing.assert_close(norms(weight), 3.0 * before)
+
+
+SPHERES: dict[str, tuple[cl.Sphere, tuple[int, ...], list[int]]] = {
+    "bound": (cl.Sphere("initial"), (6, 4), []),
+    "rows": (cl.Sphere("initial", equality=True), (6, 4), [6]),
+    "columns": (cl.Sphere("initial", equality=True, dim=1), (6, 4), [4]),
+    "kernels": (cl.Sphere("initial", equality=True, dim=-3), (5, 4, 3, 3), [4]),
+    "vector": (cl.Sphere("initial", equality=True), (6,), [1]),
+    "one row": (cl.Sphere("initial"), (1, 6), []),
+    "blocks": (cl.Sphere("initial", blocks=2), (6, 4), [2]),
+    "blocks of rows": (cl.Sphere("initial", equality=True, blocks=2), (6, 4), [6]),
+    "blocks of columns": (cl.Sphere("initial", dim=1, blocks=2), (6, 4), [2]),
+    "columns of blocks": (cl.Sphere("initial", equality=True, dim=1, blocks=2), (6, 4), [8]),
+    "parts of a vector": (cl.Sphere("initial", equality=True, blocks=2), (6,), [2]),
+}
+every_sphere = pytest.mark.parametrize("name", SPHERES)
+
+
+def seeded(seed: int = 1) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def steps(weight: nn.Parameter, optimizer: cl.CoLA, count: range) -> None:
+    for step in count:
+        slope = torch.randn(weight.shape, dtype=weight.dtype, generator=seeded(step))
+        weight.grad = weight.detach() * 0.3 + slope
+        optimizer.step()
+
+
+@every_sphere
+def test_a_run_of_spheres_is_resumed_exactly(name: str) -> None:
+    sphere, shape, kept = SPHERES[name]
+    options: dict[str, Any] = {"lr": 0.02, "momentum": 0.9, "temperature": 1e-3, "seed": 5}
+    weight = nn.Parameter(torch.randn(shape, dtype=torch.float64, generator=seeded()))
+    before = weight.detach().clone()
+    optimizer = cl.CoLA([weight], constraint=sphere, **options)
+    assert torch.equal(weight, before)
+    assert list(optimizer.state[weight]["radius"].shape) == kept
+    steps(weight, optimizer, range(5))
+    assert optimizer.violation()[0].residual < 1e-12
+    saved = copy.deepcopy(optimizer.state_dict())
+    again = nn.Parameter(weight.detach().clone())
+    second = cl.CoLA([again], constraint=sphere, **options)
+    second.load_state_dict(saved)
+    steps(weight, optimizer, range(5, 10))
+    steps(again, second, range(5, 10))
+    assert torch.equal(again, weight)
+    assert same(values_of(second), values_of(optimizer))
+
+
+@every_sphere
+def test_members_have_the_spheres_of_their_own_weights(name: str) -> None:
+    sphere, shape, _ = SPHERES[name]
+
+    class Loose(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(shape, dtype=torch.float64))
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.weight.flatten() * inputs
+
+    inputs = torch.randn(math.prod(shape), dtype=torch.float64, generator=seeded())
+    options: dict[str, Any] = {"lr": 0.05, "momentum": 0.9, "temperature": 1e-3}
+    rules, seeds = {"weight": sphere}, [3, 4]
+    ensemble = cl.Ensemble(Loose, seeds, rules, compile=False, **options)
+    alone, optimizers = [], []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        alone.append(Loose())
+        optimizers.append(cl.CoLA(cl.parameter_groups(alone[-1], rules), seed=seed, **options))
+    for _ in range(4):
+        ensemble.step(lambda found, _: (found - 1.0).square().sum(), inputs, inputs, shared=True)
+        for model, optimizer in zip(alone, optimizers, strict=True):
+            optimizer.zero_grad()
+            (model(inputs) - 1.0).square().sum().backward()
+            optimizer.step()
+    for index, model in enumerate(alone):
+        torch.testing.assert_close(
+            ensemble.member(index).weight, model.weight, rtol=0.0, atol=1e-12
+        )
+    assert float(ensemble.violation().max()) < 1e-12
+
+
+def test_members_share_radii_that_are_given() -> None:
+    """A tensor with one number for each row."""
+    radius = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    ensemble = cl.Ensemble(
+        lambda: nn.Linear(4, 3, bias=False).double(),
+        [1, 2],
+        {"weight": cl.Sphere(radius, equality=True)},
+        compile=False,
+        lr=0.1,
+    )
+    inputs = torch.ones(2, 4, dtype=torch.float64)
+    ensemble.step(lambda found, _: found.square().sum(), inputs, inputs, shared=True)
+    for index in range(2):
+        torch.testing.assert_close(norms(ensemble.member(index).weight), radius)
+
+
+def test_a_part_of_a_weight_has_the_radii_of_its_rows() -> None:
+    weight = torch.randn(6, 4, generator=seeded()).double()
+    own = cl.Sphere("initial", equality=True).for_weight(weight, {}).bind([weight.shape])
+    part = own.part(weight.shape, (2, 0), (3, 4), own.over)
+    assert isinstance(part, cl.Sphere)
+    torch.testing.assert_close(part.radius, norms(weight)[2:5])
+
+
+@pytest.mark.parametrize("other", [{"factor": 1.5}, {"equality": True}, {"radius": 1.0}])
+def test_a_state_dict_of_another_sphere_is_refused(other: dict[str, Any]) -> None:
+    weight = nn.Parameter(torch.randn(3, 4))
+    saved = cl.CoLA([weight], lr=0.1, constraint=cl.Sphere("initial")).state_dict()
+    second = cl.CoLA([weight], lr=0.1, constraint=cl.Sphere(**{"radius": "initial", **other}))
+    with pytest.raises(ValueError, match="constraint"):
+        second.load_state_dict(saved)
+
+
+def test_what_a_sphere_cannot_take_from_its_first_weights() -> None:
+    weight = nn.Parameter(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    before = weight.detach().clone()
+    with pytest.raises(cl.ConstraintError, match=r"radius='initial' needs the norm of every"):
+        cl.CoLA([weight], lr=0.1, constraint=cl.Sphere("initial", equality=True))
+    with pytest.raises(cl.ConstraintError, match="dim 2 is not a dimension"):
+        cl.CoLA([weight], lr=0.1, constraint=cl.Sphere("initial", dim=2))
+    with pytest.raises(cl.ConstraintError, match="blocks=3 must divide"):
+        cl.CoLA([weight], lr=0.1, constraint=cl.Sphere("initial", blocks=3))
+    assert torch.equal(weight, before)
+    optimizer = cl.CoLA([weight], lr=0.1, constraint=cl.Sphere("initial"))
+    assert float(optimizer.state[weight]["radius"]) == 10.0  # a row of zeros may grow
+    with pytest.raises(cl.ConstraintError, match="the largest norm of an initial row"):
+        cl.CoLA([nn.Parameter(torch.zeros(2, 2))], lr=0.1, constraint=cl.Sphere("initial"))
+    with pytest.raises(ValueError, match=r"radius.*initial"):
+        cl.Sphere("wide")
+    with pytest.raises(ValueError, match="factor"):
+        cl.Sphere("initial", factor=0.0)

@@ -187,7 +187,8 @@ class Constraint(ABC):
 
     A *batch* is what ``to_batch`` makes of a parameter: a tensor whose leading dimensions
     count independent copies of the manifold. Batches with equal ``batch_key`` may be
-    concatenated along their first dimension, so many parameters cost one call.
+    concatenated along their first dimension, so many parameters cost one call. What is one
+    number or more per copy (residual, slack, kinetic terms) has the copies first, too.
 
     Example:
         >>> import colangevin as cl
@@ -266,7 +267,12 @@ class Constraint(ABC):
 
     @abstractmethod
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
-        """Lay a parameter out as a batch; its first ``batch_dims`` dimensions are copies."""
+        """Lay a parameter out as a batch; its first ``batch_dims`` dimensions are copies.
+
+        The result is [copies, ...] with two dimensions or more, or of any shape if ``elementwise``.
+        A stack of k weights, with ``batch_dims=1``, becomes [k · copies, ...] or [k, copies, ...]:
+        the batches of the weights, one after the other.
+        """
 
     @abstractmethod
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
@@ -277,8 +283,8 @@ class Constraint(ABC):
 
         Args:
             weight: the parameter.
-            memory: the optimizer's state of this parameter. A number without dimensions under
-                the key "radius" is saved with it.
+            memory: the optimizer's state of this parameter. A tensor of numbers under the key
+                "radius" is saved with it; it has the same shape whatever the weights are.
         """
         return self
 
@@ -345,7 +351,10 @@ class Constraint(ABC):
         """Put a tensor on the manifold, or inside the open set of an inequality."""
 
     def lift(self, position: Tensor) -> Tensor | None:
-        """The slack that belongs to a feasible position (None for equalities)."""
+        """The slack that belongs to a feasible position (None for equalities).
+
+        It has the shape of the batch if ``elementwise``, else the copies come first.
+        """
         return None
 
     def narrow(self, position: Tensor, dtype: torch.dtype) -> Tensor:
@@ -354,7 +363,7 @@ class Constraint(ABC):
 
     @abstractmethod
     def residual(self, state: State) -> Tensor:
-        """g(q), relative to its scale."""
+        """g(q), relative to its scale: one number or more per copy, [copies, ...]."""
 
     def violated(self, position: Tensor) -> Tensor:
         """g(θ) of a batch for an equality, max(g(θ), 0) for an inequality, without a scale.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -78,10 +78,9 @@ class Circle(Constraint):
     def __post_init__(self) -> None:
         checks.positive("factor", self.factor)
         checks.count("blocks", self.blocks)
-        if isinstance(self.radius, str):
-            checks.choice("radius", self.radius, (INITIAL,))
+        radius = check_radius(self.radius)
+        if isinstance(radius, str):
             return
-        radius = checks.radius("radius", self.radius)
         object.__setattr__(self, "radius", radius)
         # Divisions are made once, and exactly: in a kernel they cost more than the memory.
         exact = radius.double() if isinstance(radius, Tensor) else radius
@@ -136,25 +135,16 @@ class Circle(Constraint):
     def for_weight(self, weight: Tensor, memory: dict[str, Any]) -> Constraint:
         if not isinstance(self.radius, str):
             return self
-        if RADIUS not in memory:
-            memory[RADIUS] = self.factor * self._largest(weight.detach())
-        if self.blocks == 1:
-            return replace(self, radius=float(memory[RADIUS]))
-        return replace(self, radius=memory[RADIUS].view(-1, *[1] * weight.dim()))
-
-    def _largest(self, weight: Tensor) -> Tensor:
-        """The largest weight, or that of each block."""
         self.block(weight.shape)
-        if weight.numel() == 0:
-            return torch.ones([] if self.blocks == 1 else self.blocks, dtype=torch.float64)
-        found = weight.abs().reshape(self.blocks, -1).amax(dim=1).to("cpu", torch.float64)
-        if not bool(((found > 0.0) & found.isfinite()).all()):
-            bad = float(found[~((found > 0.0) & found.isfinite())][0])
-            raise ConstraintError(
-                f"radius='initial' needs initial weights that are finite and not all 0, "
-                f"the largest is {bad}"
-            )
-        return found[0] if self.blocks == 1 else found
+        kept = first_radius(
+            memory,
+            self.factor,
+            "the largest initial weight",
+            lambda: largest(weight.detach().abs(), self.blocks),
+        )
+        if self.blocks == 1:
+            return replace(self, radius=float(kept))
+        return replace(self, radius=kept.view(-1, *[1] * weight.dim()))
 
     def for_members(self, owns: Sequence[Constraint], dims: int) -> Constraint:
         radii = [own.radius for own in owns if type(own) is type(self)]
@@ -360,6 +350,47 @@ def half_tangent(speed: Tensor, time: Scalar) -> tuple[Tensor, Tensor]:
     """
     half = speed * (time * 0.5)
     return torch.sin(half), torch.cos(half)
+
+
+def check_radius(radius: object) -> float | Tensor | str:
+    """Return a radius: a positive number, a tensor of them, or "initial"."""
+    if isinstance(radius, str):
+        return checks.choice("radius", radius, (INITIAL,))
+    return checks.radius("radius", radius)
+
+
+def largest(sizes: Tensor, blocks: int) -> Tensor:
+    """The largest of sizes, or that of each block of them."""
+    if sizes.numel() == 0:
+        return torch.ones([] if blocks == 1 else blocks)
+    found = sizes.reshape(blocks, -1).amax(dim=1)
+    return found[0] if blocks == 1 else found
+
+
+def first_radius(
+    memory: dict[str, Any], factor: float, what: str, sizes: Callable[[], Tensor]
+) -> Tensor:
+    """``factor`` times sizes of the first weights, which the state of a parameter keeps.
+
+    Args:
+        memory: the state of the parameter.
+        factor: of the radius "initial".
+        what: the sizes, in words.
+        sizes: measures them, where there are none in the memory yet.
+
+    Raises:
+        ConstraintError: if a size is 0 or not finite.
+    """
+    if RADIUS not in memory:
+        found = sizes().to("cpu", torch.float64)
+        bad = found[~((found > 0.0) & found.isfinite())]
+        if bad.numel():
+            raise ConstraintError(
+                f"radius='initial' needs {what} to be positive and finite, got {float(bad[0])}"
+            )
+        memory[RADIUS] = factor * found
+    kept: Tensor = memory[RADIUS]
+    return kept
 
 
 def check_broadcast(radius: torch.Size, weight: torch.Size) -> None:

@@ -21,7 +21,14 @@ from colangevin.constraints.base import (
     like,
     tame,
 )
-from colangevin.constraints.circle import INSIDE, SLIGHT, check_broadcast
+from colangevin.constraints.circle import (
+    INSIDE,
+    SLIGHT,
+    check_broadcast,
+    check_radius,
+    first_radius,
+    largest,
+)
 from colangevin.constraints.sums import Alone, Cut
 from colangevin.errors import ConstraintError
 
@@ -33,14 +40,19 @@ class Sphere(Constraint):
     A row is what remains of a weight when ``dim`` is fixed: the weights into one output for
     ``nn.Linear``, one output channel's kernel for a convolution. Geodesics are great circles.
 
+    With the radius "initial" an equality holds each row at ``factor`` times its own first norm: at
+    1 nothing is moved. A bound is a matter of the whole weight, as that of ``Circle``: it is
+    ``factor`` times the largest first norm of a row, so a row that starts small, or at 0, may grow.
+
     Args:
-        radius: a positive number, or a tensor of them that broadcasts to the rows.
+        radius: a positive number, or a tensor of them that broadcasts to the rows, or "initial".
         equality: hold the norm exactly instead of bounding it.
         dim: the dimension that counts the rows.
         blocks: how many blocks are stacked along dimension 0, each with rows of its own. It
             divides the columns of a matrix (``dim=1``), and a vector, which is one row. Rows
-            (``dim=0``) are by themselves anyway. A tensor as the radius may have the blocks as
-            one more dimension in front.
+            (``dim=0``) are by themselves anyway. Each block has its own bound "initial". A tensor
+            as the radius may have the blocks as one more dimension in front.
+        factor: of the radius "initial"; the default is 2 for a bound and 1 for an equality.
 
     Example:
         >>> sphere = Sphere(radius=2.0, equality=True)
@@ -48,13 +60,17 @@ class Sphere(Constraint):
         tensor([[1.2000, 1.6000]])
     """
 
-    radius: float | Tensor = 1.0
+    radius: float | Tensor | str = 1.0
     equality: bool = False
     dim: int = 0
     blocks: int = field(default=1, kw_only=True)
+    factor: float | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", checks.radius("radius", self.radius))
+        object.__setattr__(self, "radius", check_radius(self.radius))
+        usual = 1.0 if self.equality else 2.0
+        factor = usual if self.factor is None else checks.positive("factor", self.factor)
+        object.__setattr__(self, "factor", factor)
         if isinstance(self.dim, bool) or not isinstance(self.dim, int):
             raise TypeError(f"dim must be an integer, got {self.dim!r}")
         checks.count("blocks", self.blocks)
@@ -143,20 +159,51 @@ class Sphere(Constraint):
         return replace(self, radius=radius, blocks=1)._with(over=over)
 
     def describe(self) -> dict[str, Any]:
-        own = {
+        own: dict[str, Any] = {
             "kind": "Sphere",
             "radius": self.radius,
             "equality": self.equality,
             "dim": self.dim,
         }
+        if isinstance(self.radius, str):
+            own["factor"] = self.factor
         return own if self.blocks == 1 else {**own, "blocks": self.blocks}
 
+    def for_weight(self, weight: Tensor, memory: dict[str, Any]) -> Constraint:
+        if not isinstance(self.radius, str):
+            return self
+        assert self.factor is not None
+        self.bind([weight.shape])
+        rows = self._rows(weight.shape) // self.blocks
+
+        def sizes() -> Tensor:
+            # Exactly, so that an equality does not move the weights by rounding.
+            exact = weight.detach().to("cpu", torch.float64)
+            norms = self.to_batch(exact).norm(dim=-1).flatten()
+            return norms if self.equality else largest(norms, self.blocks)
+
+        each = "the norm of every" if self.equality else "the largest norm of an"
+        kept = first_radius(memory, self.factor, f"{each} initial row", sizes)
+        radius = kept.view(self.blocks, -1).expand(self.blocks, rows)
+        # One for each row also where there is one row, as the members of an ensemble need it.
+        return self._with(radius=radius if self.blocks > 1 else radius[0])
+
+    def for_members(self, owns: Sequence[Constraint], dims: int) -> Constraint:
+        spheres = [own for own in owns if isinstance(own, Sphere)]
+        radii = [own.radius for own in spheres if isinstance(own.radius, Tensor)]
+        if len(radii) < len(owns):
+            return super().for_members(owns, dims)
+        super().for_members([own._with(radius=self.radius) for own in spheres], dims)
+        return self._with(radius=torch.cat(radii))
+
     def check_dtype(self, dtype: torch.dtype) -> None:
+        assert not isinstance(self.radius, str)
         check_scale("radius", self.radius, dtype)
 
     # --- geometry -----------------------------------------------------------------------
 
     def _radius(self, reference: Tensor) -> float | Tensor:
+        assert not isinstance(self.radius, str)
         return like(self.radius, reference)
 
     def excess(self, position: Tensor) -> float:

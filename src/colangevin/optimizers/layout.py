@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import Constraint, Unconstrained
+from colangevin.constraints.contract import check_contract
 from colangevin.errors import ConstraintError
 from colangevin.integrators.dynamics import Dynamics
 from colangevin.integrators.recipe import Recipe
@@ -117,8 +118,10 @@ class Layout:
             entry = state_of.setdefault(parameter, {})
             asks = type(constraint).for_weight is not Constraint.for_weight
             weight = whole_of(parameter) if asks and is_sharded(parameter) else parameter
-            own = constraint.for_weight(weight, entry)
-            return own.bind([parameter.shape])
+            own = constraint.for_weight(weight, entry).bind([parameter.shape])
+            if not type(own).__module__.startswith("colangevin."):  # the laws check the library's
+                check_contract(own, parameter.shape, parameter.device)
+            return own
         except ConstraintError as error:
             raise ConstraintError(f"{self._names[index]}: {error}") from error
 

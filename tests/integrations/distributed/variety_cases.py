@@ -335,5 +335,5 @@ def replicas(rank: int) -> dict[str, Any]:
     if rank == 1:
         model.circle.weight._local_tensor[0, 0] += 1e-3  # type: ignore[union-attr,index]
     train(model, optimizer, 1, 1)
-    found["tampered"] = failure(lambda: train(model, optimizer, 1, 2))
+    found["tampered"] = failure(lambda: train(model, optimizer, 2, 2))  # told one step later
     return found

@@ -1,0 +1,112 @@
+"""A geometry from outside is one file and one line: every law runs on it, and passes.
+
+The geometries of ``docs/own-constraint.md`` are put in a copy of the tests, with a subclass of one
+of the library's. pytest then runs there in a process of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "own-constraint.md"
+
+SUBCLASSES = '''
+class Slow(cl.Orthogonal):
+    """It goes half as far, so the formulas of its parent are not its own."""
+
+    def drift(self, state, step):
+        return super().drift(state, 0.5 * step)
+
+
+class Same(cl.Orthogonal):
+    """It moves as its parent."""
+
+
+def its_parents(case):
+    from twins import orthogonal_twin
+
+    return orthogonal_twin(case)
+'''
+LINES = """
+    Case("own_centered", own.Centered, ((3, 4),), lambda w: w.sum(1).abs().max(), share=LAYOUT),
+    Case("own_positive", own.NonNegative, ((3, 4),), lambda w: (-w).max(), share=LAYOUT),
+    Case("own_slow", own.Slow, ((4, 3),), not_orthonormal(), share=LAYOUT),
+    Case("own_same", own.Same, ((4, 3),), not_orthonormal(), share=LAYOUT, twin=own.its_parents),
+"""
+OWN = ("own_centered", "own_positive", "own_slow", "own_same")
+
+
+def class_of(name: str) -> str:
+    """The lines of a class on the page."""
+    found = re.search(
+        rf"^(@dataclass.*\n)?class {name}\b.*\n(( .*)?\n)+", PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    assert found is not None, f"{PAGE} has no class {name}"
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of each test of the new geometries: "PASSED", or what else happened, with its reason."""
+    folder = tmp_path_factory.mktemp("tests")
+    for file in TESTS.glob("*.py"):
+        if not file.name.startswith("test_"):
+            shutil.copy(file, folder)
+    (folder / "laws").mkdir()
+    for file in (*TESTS.glob("laws/*.py"), TESTS / "constraints" / "test_base.py"):
+        if file.name != Path(__file__).name:
+            shutil.copy(file, folder / "laws")
+    imports = "from dataclasses import dataclass\nimport torch\nimport colangevin as cl\n"
+    imports += "from colangevin.constraints import Vector\n"
+    classes = [class_of(name) for name in ("Centered", "NonNegative")]
+    (folder / "own.py").write_text("\n".join([imports, *classes, SUBCLASSES]), "utf-8")
+    registry = (folder / "registry.py").read_text("utf-8")
+    changed = registry.replace("\nCASES = [\n", "\nimport own\n\nCASES = [" + LINES)
+    assert changed != registry
+    (folder / "registry.py").write_text(changed, "utf-8")
+    return outcomes(folder)
+
+
+def outcomes(folder: Path) -> dict[str, str]:
+    options = "-p no:cacheprovider --import-mode=importlib -o pythonpath=. -rA --tb=line -k own_"
+    command = [sys.executable, "-m", "pytest", *options.split(), "laws"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    found = re.findall(r"^(PASSED|FAILED|ERROR) (\S+::\S+)", done.stdout, re.MULTILINE)
+    skipped = re.findall(r"^SKIPPED \[(\d+)\] .*?: (.*)", done.stdout, re.MULTILINE)
+    assert found, done.stdout + done.stderr
+    return {name: word for word, name in found} | {f"skipped: {w}": n for n, w in skipped}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_law_runs_on_it_and_holds(report: dict[str, str], name: str) -> None:
+    own = {test: word for test, word in report.items() if f"[{name}" in test or f"-{name}" in test}
+    assert {test for test, word in own.items() if word != "PASSED"} == set()
+    laws = {test.split("::")[0].rpartition("/")[2] for test in own}
+    assert laws == {
+        "test_base.py",
+        "test_batching.py",
+        "test_contract.py",
+        "test_in_place.py",
+        "test_manifold.py",
+        "test_property.py",
+        "test_reference.py",
+        "test_reversible.py",
+    }
+
+
+def test_only_literal_formulas_that_nobody_has_written_are_skipped(report: dict[str, str]) -> None:
+    skipped = {test: count for test, count in report.items() if test.startswith("skipped")}
+    assert len(skipped) == 3
+    for name in ("Centered", "NonNegative", "Slow"):
+        (count,) = [n for words, n in skipped.items() if words.startswith(f"skipped: {name} has")]
+        assert count == "12"  # two tests, six schemes
+    assert all("name them in its line of CASES, as twin=" in words for words in skipped)
+    followed = [test for test in report if "follows_the_reference[own_same" in test]
+    assert len(followed) == 6  # it names a twin

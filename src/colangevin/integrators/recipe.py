@@ -90,8 +90,8 @@ class Recipe(NamedTuple):
         """Weight decay, radius, and three numbers per action; what is not there is 0."""
         row = [_number(self.weight_decay, member), radius]
         for action in self.actions:
-            found = [_number(value, member) for value in action]
-            row += found + [0.0] * (3 - len(found))
+            row += [value if type(value) is float else _number(value, member) for value in action]
+            row += [0.0] * (3 - len(action))
         return row
 
     @property

@@ -58,15 +58,20 @@ class Impulse(NamedTuple):
             >>> Impulse((Piece("O", 1.0), Piece("B", 1.0))).coefficients(0.5)
             (0.5, 1.0, 0.8660254037844386)
         """
-        momentum, weight, variance = 1.0, 0.0, 0.0
-        for letter, fraction in self.pieces:
-            if letter == "B":
-                weight += fraction
-            else:
-                share = decay**fraction
-                momentum, weight = momentum * share, weight * share
-                variance = variance * share**2 + (1.0 - share**2)
-        return momentum, weight, variance**0.5
+        return _coefficients(self.pieces, decay)
+
+
+@lru_cache(maxsize=256)
+def _coefficients(pieces: tuple[Piece, ...], decay: float) -> tuple[float, float, float]:
+    momentum, weight, variance = 1.0, 0.0, 0.0
+    for letter, fraction in pieces:
+        if letter == "B":
+            weight += fraction
+        else:
+            share = decay**fraction
+            momentum, weight = momentum * share, weight * share
+            variance = variance * share**2 + (1.0 - share**2)
+    return momentum, weight, variance**0.5
 
 
 Move: TypeAlias = "Drift | Impulse | Feedback"

@@ -201,9 +201,9 @@ class Kernel:
         radius = getattr(self._batch.constraint, "radius", 0.0)
         number = radius if isinstance(radius, float) else 0.0
         members = self._batch.members or 1
-        rows = [
-            recipe.numbers(number, member) for member in range(members if recipe.differs else 1)
-        ]
-        if len(rows) < members:
-            rows *= members
-        return array("d", [value for row in rows for value in row])
+        if members == 1 or not recipe.differs:
+            return array("d", recipe.numbers(number)) * members
+        found = array("d")
+        for member in range(members):
+            found.extend(recipe.numbers(number, member))
+        return found

@@ -178,6 +178,8 @@ class Repeat:
 
 def plain(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
     """Tensors, which may be changed in place, as the numbers that they are now."""
+    if not any(isinstance(number, Tensor) for number in numbers):
+        return numbers
     return tuple(v.tolist() if isinstance(v, Tensor) else v for v in numbers)
 
 

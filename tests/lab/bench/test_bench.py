@@ -20,7 +20,7 @@ from colangevin.lab.bench.contestant import (
     orthogonality,
 )
 from colangevin.lab.bench.measuring import Environment, measure
-from colangevin.lab.bench.ours import cola, kept_bytes
+from colangevin.lab.bench.ours import cola, kept_bytes, under_schedule
 from colangevin.lab.bench.record import Record, Row
 from colangevin.lab.bench.timing import Effort, run_on, scratch_bytes
 from colangevin.lab.bench.works import Entry, Sizes, Work
@@ -446,3 +446,28 @@ def test_page_is_in_step_with_the_results():
     assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == page
     assert (ROOT / "benchmarks" / "results" / "bench.png").is_file()
     assert list(record.works) == list(LETTERS)
+
+
+def test_every_work_has_a_row_with_another_lr_in_every_step() -> None:
+    """Nobody saw that such steps took the slow route: all rows had a constant lr."""
+    sizes = works.QUICK
+    for work in (
+        works.work_a(sizes),
+        works.work_b(sizes),
+        works.work_c(sizes),
+        works.work_d(sizes),
+    ):
+        labels = [entry.label for entry in work.entries if entry.ours]
+        assert any(label.endswith(works.SCHEDULED) for label in labels), work.letter
+
+
+def test_a_schedule_changes_lr_in_every_step() -> None:
+    weight = torch.nn.Parameter(torch.zeros(3, 2))
+    optimizer = CoLA([weight], lr=0.1, momentum=0.9)
+    weight.grad = torch.ones(3, 2)
+    step, rates = under_schedule(optimizer), []
+    for _ in range(3):
+        step()
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert 0.1 > rates[0] > rates[1] > rates[2]
+    assert int(optimizer.state[weight]["step"]) == 3

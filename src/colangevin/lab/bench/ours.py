@@ -33,8 +33,12 @@ def cola(
     noise: bool = False,
     fused: bool | None = None,
     lr: float | None = None,
+    scheduled: bool = False,
 ) -> Build:
-    """CoLA on a work's weights: under- or overdamped, with or without a temperature."""
+    """CoLA on a work's weights: under- or overdamped, with or without a temperature.
+
+    With ``scheduled`` every step has another learning rate, as in most trainings.
+    """
 
     def build(setting: Setting) -> Contestant:
         parameters = [nn.Parameter(tensor.clone()) for tensor in setting.initial]
@@ -51,9 +55,22 @@ def cola(
         )
         made = contestant_of(optimizer, parameters, constraints)
         made.compiles = fused is not False
+        if scheduled:
+            made.step = under_schedule(optimizer)
         return made
 
     return build
+
+
+def under_schedule(optimizer: CoLA) -> Callable[[], object]:
+    """A step after which the learning rate of every group is a millionth smaller."""
+
+    def step() -> None:
+        optimizer.step()
+        for entry in optimizer.param_groups:
+            entry["lr"] *= 1.0 - 1e-6
+
+    return step
 
 
 def group(

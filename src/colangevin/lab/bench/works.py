@@ -40,6 +40,7 @@ ORTHOGONAL_OVERDAMPED = "CoLA orthogonal overdamped"
 ORTHOGONAL_NOISY = "CoLA orthogonal, τ > 0"
 BOTH = "CoLA orthogonal and circle"
 BOTH_EAGER = "CoLA orthogonal and circle, eager"
+SCHEDULED = ", lr changed every step"
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ def work_a(sizes: Sizes) -> Work:
         Entry(SGD, peers.sgd(momentum=False)),
         Entry(ADAM, peers.torch_optimizer("Adam", fused=True)),
         Entry(CIRCLE, cola(), ours=True),
+        Entry(CIRCLE + SCHEDULED, cola(scheduled=True), ours=True),
         Entry(CIRCLE_EAGER, cola(fused=False), ours=True),
         Entry(OVERDAMPED, cola(momentum=False), (SGD,), ours=True),
         Entry(OVERDAMPED_EAGER, cola(momentum=False, fused=False), (SGD,), ours=True),
@@ -195,6 +197,7 @@ def work_b(sizes: Sizes) -> Work:
     entries = [
         Entry(EUCLIDEAN, peers.geoopt(canonical=False), to),
         Entry(ORTHOGONAL, cola(), to, ours=True),
+        Entry(ORTHOGONAL + SCHEDULED, cola(scheduled=True), to, ours=True),
         Entry(ORTHOGONAL_OVERDAMPED, cola(momentum=False), to, ours=True),
         Entry(ORTHOGONAL_NOISY, cola(noise=True), to, ours=True),
         Entry(POGO, peers.pogo(), to),
@@ -225,6 +228,7 @@ def work_c(sizes: Sizes) -> Work:
     entries = [
         Entry(POGO_STACKED, peers.pogo(), to, stacked=True),
         Entry(ORTHOGONAL, cola(), to, ours=True),
+        Entry(ORTHOGONAL + SCHEDULED, cola(scheduled=True), to, ours=True),
         Entry(ORTHOGONAL_STACKED, cola(), to, ours=True, stacked=True),
         Entry(ORTHOGONAL_OVERDAMPED, cola(momentum=False), to, ours=True),
         Entry(ORTHOGONAL_NOISY, cola(noise=True), to, ours=True),
@@ -252,6 +256,7 @@ def work_one(sizes: Sizes) -> Work:
     entries = [
         Entry(POGO, peers.pogo(), to),
         Entry(ORTHOGONAL, cola(), to, ours=True),
+        Entry(ORTHOGONAL + SCHEDULED, cola(scheduled=True), to, ours=True),
         Entry(SGD_MOMENTUM, peers.sgd(momentum=True), to),
     ]
     series = f"one of them alone, {shape[0]} × {shape[1]}"
@@ -268,6 +273,7 @@ def work_d(sizes: Sizes) -> Work:
     entries = [
         Entry(SGD_MOMENTUM, peers.sgd(momentum=True)),
         Entry(BOTH, cola(), ours=True),
+        Entry(BOTH + SCHEDULED, cola(scheduled=True), ours=True),
         Entry(BOTH_EAGER, cola(fused=False), ours=True),
         Entry(EUCLIDEAN + " and SGD", peers.geoopt(canonical=False)),
         Entry(POGO + " and SGD", peers.pogo()),

@@ -450,13 +450,8 @@ def test_page_is_in_step_with_the_results():
 
 def test_every_work_has_a_row_with_another_lr_in_every_step() -> None:
     """Nobody saw that such steps took the slow route: all rows had a constant lr."""
-    sizes = works.QUICK
-    for work in (
-        works.work_a(sizes),
-        works.work_b(sizes),
-        works.work_c(sizes),
-        works.work_d(sizes),
-    ):
+    makers = (works.work_a, works.work_b, works.work_c, works.work_d)
+    for work in [make(works.QUICK) for make in makers]:
         labels = [entry.label for entry in work.entries if entry.ours]
         assert any(label.endswith(works.SCHEDULED) for label in labels), work.letter
 

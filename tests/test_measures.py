@@ -37,8 +37,8 @@ LIMITS = {
     "circle, kernel, τ > 0, lr changed": 47,
     "orthogonal, eager": 30,
     "orthogonal, eager, lr changed": 50,
-    "`Ensemble.step`": 36,
-    "`Ensemble.fit` of one step": 73,
+    "`Ensemble.step`": 38,
+    "`Ensemble.fit` of one step": 77,
 }
 
 

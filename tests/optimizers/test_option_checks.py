@@ -10,14 +10,17 @@ import torch
 from torch import nn
 
 import colangevin as cl
+from colangevin import checks
+from colangevin.optimizers import replicas
 from colangevin.optimizers.option_checks import (
-    REQUIRED,
     SGD_FLAGS,
     check_group,
     refuse_flags,
     refuse_unknown,
 )
+from colangevin.optimizers.options import OPTIONS, Option
 
+KEPT = [name for name, option in OPTIONS.items() if option.kept and name != "constraint"]
 NAN, INF = math.nan, math.inf
 
 
@@ -141,7 +144,7 @@ class TestWholeGroups:
         check_group(frictional(friction=INF))
 
     @pytest.mark.parametrize("make", [langevin, frictional, adaptive])
-    @pytest.mark.parametrize("name", REQUIRED)
+    @pytest.mark.parametrize("name", [*KEPT, "seed"])
     def test_nothing_may_be_missing(self, make: Any, name: str) -> None:
         group = make()
         del group[name]
@@ -198,3 +201,51 @@ class TestWholeGroups:
         with pytest.raises(error, match=name) as raised:
             check_group(group)
         assert "group 7" not in str(raised.value)
+
+
+class TestANewOption:
+    """One line of ``OPTIONS`` is all that it takes."""
+
+    @pytest.fixture(autouse=True)
+    def line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(OPTIONS, "patience", Option("a count", 3, checks.count))
+
+    def test_is_inherited_and_set_by_group(self) -> None:
+        weights = [nn.Parameter(torch.ones(2)) for _ in range(2)]
+        groups = [{"params": weights[:1]}, {"params": weights[1:], "patience": 7}]
+        assert [g["patience"] for g in cl.CoLA(groups, lr=0.1).param_groups] == [3, 7]
+        assert [g["patience"] for g in cl.CoLA(groups, lr=0.1, patience=5).param_groups] == [5, 7]
+
+    def test_is_checked_by_name(self) -> None:
+        weight = nn.Parameter(torch.ones(2))
+        with pytest.raises(ValueError, match="patience must be at least 1, got 0"):
+            cl.CoLA([weight], lr=0.1, patience=0)
+        with pytest.raises(TypeError, match="did you mean 'patience'"):
+            cl.CoLA([{"params": [weight], "patiense": 4}], lr=0.1)
+
+    def test_is_saved_and_checked_in_a_state_dict(self) -> None:
+        def made(**options: int) -> cl.CoLA:
+            return cl.CoLA([nn.Parameter(torch.ones(2))], lr=0.1, **options)
+
+        saved = made(patience=9).state_dict()
+        other = made()
+        other.load_state_dict(saved)
+        assert other.param_groups[0]["patience"] == 9
+        saved["param_groups"][0]["patience"] = -1
+        with pytest.raises(ValueError, match="patience"):
+            other.load_state_dict(saved)
+
+    def test_is_watched_in_a_step_that_repeats_the_last(self) -> None:
+        weight = nn.Parameter(torch.ones(2))
+        optimizer = cl.CoLA([weight], lr=0.1, momentum=0.9)
+        for _ in range(4):
+            weight.grad = torch.ones(2)
+            optimizer.step()
+        kept = optimizer._repeats[0]
+        optimizer.param_groups[0]["patience"] = 4
+        optimizer.step()
+        assert optimizer._repeats[0] is not kept
+
+    def test_is_compared_between_replicas(self) -> None:
+        group = cl.CoLA([nn.Parameter(torch.ones(2))], lr=0.1).param_groups[0]
+        assert replicas._options(group)["patience"] == "3"

@@ -19,7 +19,7 @@ from colangevin.optimizers.kernel import wants_kernels
 from colangevin.optimizers.layout import Layout
 from colangevin.optimizers.noise import REGISTER, choose_seed
 from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
-from colangevin.optimizers.options import GROUP_OPTIONS, dynamics, resolve, resolve_defaults
+from colangevin.optimizers.options import NUMBERS, OPTIONS, dynamics, resolve, resolve_defaults
 from colangevin.optimizers.private import add_one, never_compiled
 from colangevin.optimizers.repeating import Repeat
 from colangevin.optimizers.replicas import Replicas
@@ -118,21 +118,8 @@ class CoLA(Optimizer):
         **flags: Any,
     ) -> None:
         refuse_flags(flags)
-        self._given = {
-            "lr": lr,
-            "momentum": momentum,
-            "step_size": step_size,
-            "friction": friction,
-            "temperature": temperature,
-            "scheme": scheme,
-            "delayed_gradient": delayed_gradient,
-            "constraint": constraint,
-            "mass": mass,
-            "weight_decay": weight_decay,
-            "thermostat": thermostat,
-            "coupling": coupling,
-            "driving_noise": driving_noise,
-        }
+        named = locals()
+        self._given = {name: named.get(name, flags.get(name)) for name in OPTIONS}
         defaults = resolve_defaults(self._given)
         self._strict = strict
         self._native = wants_kernels(fused)
@@ -176,7 +163,7 @@ class CoLA(Optimizer):
 
     def _settings(self) -> list[list[object]]:
         """What tells methods apart: the numbers of each group."""
-        names = ("lr", "momentum", "friction", "temperature", "scheme", "weight_decay")
+        names = (*NUMBERS, "scheme")
         return [[group[name] for name in names] for group in self.param_groups]
 
     def _refuse_shared_seed(self, seed: int | None, generator: torch.Generator | None) -> None:
@@ -206,7 +193,7 @@ class CoLA(Optimizer):
         if not isinstance(param_group, dict):
             raise TypeError(f"a parameter group must be a dict, got {type(param_group).__name__}")
         group = refuse_unknown(param_group, self._replicas.options)
-        own = {name: group.pop(name) for name in GROUP_OPTIONS if name in group}
+        own = {name: group.pop(name) for name in OPTIONS if name in group}
         group.update(resolve(own, self._given))
         # Loading in torch.distributed.checkpoint takes no keys that a new group lacks.
         group["fallbacks"] = group["iterations"] = 0

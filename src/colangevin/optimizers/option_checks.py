@@ -7,7 +7,7 @@ constructor, ``check_group`` for a whole group, such as one of a state dict.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from colangevin import checks
 from colangevin.integrators.scheme import parse
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.name_matching import suggestion
-from colangevin.optimizers.options import GROUP_OPTIONS
+from colangevin.optimizers.options import OPTIONS
 
 METADATA = (
     "params",
@@ -45,7 +45,6 @@ METADATA = (
 )
 """What a group may have besides its options."""
 ARGUMENTS = (
-    *GROUP_OPTIONS,
     "generator",
     "seed",
     "strict",
@@ -54,7 +53,7 @@ ARGUMENTS = (
     "check_replicas",
     "process_group",
 )
-"""What the constructor may be given, for suggestions."""
+"""What the constructor may be given besides options, for suggestions."""
 SGD_FLAGS = {
     "nesterov": "there is no Nesterov momentum; leave it out, or use torch.optim.SGD",
     "dampening": "leave it out and multiply lr by 1 - dampening",
@@ -64,20 +63,6 @@ SGD_FLAGS = {
     "differentiable": "leave it out; the step cannot be differentiated",
 }
 """Arguments of ``torch.optim.SGD`` that have no meaning here, and what to do instead."""
-REQUIRED = (
-    "lr",
-    "momentum",
-    "friction",
-    "temperature",
-    "scheme",
-    "delayed_gradient",
-    "weight_decay",
-    "thermostat",
-    "coupling",
-    "driving_noise",
-    "seed",
-)
-"""The options that every complete group has, besides its constraint."""
 
 
 def refuse_unknown(
@@ -106,11 +91,11 @@ def refuse_unknown(
     """
     flags = {**SGD_FLAGS, "fused": "it is an argument of the optimizer, not of a group"}
     group = {k: v for k, v in group.items() if own is None or k not in own or v != own[k]}
-    known = (*GROUP_OPTIONS, *METADATA)
+    known = (*OPTIONS, *METADATA)
     for key in group:
         if key not in known and key not in flags:
             raise TypeError(
-                f"a parameter group has no option {key!r}{_advice(key, known, GROUP_OPTIONS)}"
+                f"a parameter group has no option {key!r}{_advice(key, known, tuple(OPTIONS))}"
             )
     refuse_set(group, flags)
     return {key: value for key, value in group.items() if key not in flags}
@@ -130,9 +115,10 @@ def refuse_flags(flags: Mapping[str, Any]) -> None:
         ...
         ValueError: maximize=True is not supported: leave it out and negate the loss
     """
+    known = (*OPTIONS, *ARGUMENTS)
     for name in flags:
-        if name not in SGD_FLAGS:
-            raise TypeError(f"unexpected argument {name!r}{_advice(name, ARGUMENTS, ARGUMENTS)}")
+        if name not in SGD_FLAGS and name not in OPTIONS:
+            raise TypeError(f"unexpected argument {name!r}{_advice(name, known, known)}")
     refuse_set(flags, SGD_FLAGS)
 
 
@@ -216,7 +202,7 @@ def check_group(group: Mapping[str, Any], where: str = "") -> None:
     A group of a state dict may hold anything, as it comes from a file.
 
     Args:
-        group: the group, with all of ``REQUIRED``.
+        group: the group, with all options that are kept.
         where: whose option it is, for the error, such as "group 1 of the state dict".
 
     Raises:
@@ -231,36 +217,19 @@ def check_group(group: Mapping[str, Any], where: str = "") -> None:
         ValueError: lr of group 0 must be at least 0 and finite, got -1.0
     """
     of = f" of {where}" if where else ""
-    for name in REQUIRED:
-        if name not in group:
+    kept = {name: option.check for name, option in OPTIONS.items() if option.kept}
+    for name in (*kept, "seed"):
+        if name not in group and name != "constraint":
             raise ValueError(f"{name}{of} is missing")
-    for name, check in CHECKS.items():
-        check(f"{name}{of}", group[name])
+    for name, check in kept.items():
+        if check is not None:
+            check(f"{name}{of}", group[name])
     _check_words(group, of)
     if thermostats.is_adaptive(group):
         _check_adaptive(group, of)
     else:
         _check_langevin(group, of)
     _check_seed(f"seed{of}", group["seed"])
-
-
-def _check_bool(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-
-
-def _check_thermostat(name: str, value: object) -> None:
-    checks.choice(name, value, thermostats.THERMOSTATS)
-
-
-CHECKS: dict[str, Callable[[str, object], object]] = {
-    "lr": checks.non_negative,  # a schedule may end at 0
-    "temperature": checks.non_negative,
-    "weight_decay": checks.non_negative,
-    "delayed_gradient": _check_bool,
-    "thermostat": _check_thermostat,
-}
-"""The checks of options that do not depend on others."""
 
 
 def _check_words(group: Mapping[str, Any], of: str) -> None:

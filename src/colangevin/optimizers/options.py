@@ -9,8 +9,8 @@ two is None.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from colangevin import checks
 from colangevin.constraints import Constraint, Massive, Unconstrained
@@ -20,19 +20,56 @@ from colangevin.optimizers import thermostats
 
 SGD_NAMES = ("lr", "momentum")
 PAPER_NAMES = ("step_size", "friction")
-GROUP_OPTIONS = (
-    *SGD_NAMES,
-    *PAPER_NAMES,
-    "temperature",
-    "scheme",
-    "delayed_gradient",
-    "constraint",
-    "mass",
-    "weight_decay",
-    "thermostat",
-    "coupling",
-    "driving_noise",
-)
+
+
+class Option(NamedTuple):
+    """What there is to know about an option of a group.
+
+    Attributes:
+        meaning: in a few words.
+        default: of a group and an optimizer that give none.
+        check: takes name and value, and returns the value; None for options that depend on others.
+        kept: whether a complete group has it.
+        number: whether a step takes what a scheduler writes as another number.
+        compared: whether replicas must agree on it.
+    """
+
+    meaning: str
+    default: Any = None
+    check: Callable[[str, object], object] | None = None
+    kept: bool = True
+    number: bool = False
+    compared: bool = True
+
+
+def _check_bool(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def _check_thermostat(name: str, value: object) -> str:
+    return checks.choice(name, value, thermostats.THERMOSTATS)
+
+
+OPTIONS = {
+    "lr": Option("h², or h of an overdamped step", None, checks.non_negative, number=True),
+    "momentum": Option("e^{−γh}, with lr", number=True),
+    "step_size": Option("h, in the place of lr", kept=False),
+    "friction": Option("γ, in the place of momentum", number=True),
+    "temperature": Option("τ", 0.0, checks.non_negative, number=True),
+    "scheme": Option("a word over A, B and O", "OBA"),
+    "delayed_gradient": Option("the gradient from before the move", False, _check_bool),
+    "constraint": Option("the geometry", compared=False),  # by what it describes itself as
+    "mass": Option("of free weights", kept=False),
+    "weight_decay": Option("added to the gradient", 0.0, checks.non_negative, number=True),
+    "thermostat": Option("langevin or adaptive", "langevin", _check_thermostat),
+    "coupling": Option("ε of the adaptive thermostat"),
+    "driving_noise": Option("σ_A of the adaptive thermostat"),
+}
+"""Every option of a group. A new one is one line here: it is then checked, inherited from the
+optimizer, saved, and compared between replicas."""
+NUMBERS = tuple(name for name, option in OPTIONS.items() if option.number)
 
 
 def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,26 +90,19 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
         >>> options["lr"], options["momentum"], options["friction"]
         (0.25, None, 2.0)
     """
-    thermostat = checks.choice(
-        "thermostat", _pick("thermostat", given, defaults, "langevin"), thermostats.THERMOSTATS
-    )
-    delayed = _pick("delayed_gradient", given, defaults, False)
-    if not isinstance(delayed, bool):
-        raise TypeError(f"delayed_gradient must be True or False, got {delayed!r}")
+    simple = {
+        name: option.check(name, _pick(name, given, defaults, option.default))
+        for name, option in OPTIONS.items()
+        if option.check is not None and name not in SGD_NAMES
+    }
+    thermostat, delayed = str(simple["thermostat"]), bool(simple["delayed_gradient"])
     own, inherited = given.get("scheme"), defaults.get("scheme")
     scheme = thermostats.scheme_of(thermostat, own, inherited, delayed)
     return {
         **_step(given, defaults, parse(scheme, delayed)),
-        "temperature": checks.non_negative(
-            "temperature", _pick("temperature", given, defaults, 0.0)
-        ),
+        **simple,
         "scheme": scheme,
-        "delayed_gradient": delayed,
         "constraint": _geometry(given, defaults),
-        "weight_decay": checks.non_negative(
-            "weight_decay", _pick("weight_decay", given, defaults, 0.0)
-        ),
-        "thermostat": thermostat,
         **thermostats.options(thermostat, given, defaults),
     }
 

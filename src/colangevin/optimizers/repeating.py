@@ -22,14 +22,12 @@ from colangevin.integrators.recipe import Recipe
 from colangevin.native import Table
 from colangevin.optimizers.batches import MOMENTUM, SLACK, STEP, StateOf
 from colangevin.optimizers.noise import Source
-from colangevin.optimizers.options import dynamics
+from colangevin.optimizers.options import NUMBERS, dynamics
 from colangevin.optimizers.step import LangevinWork, Work
 
 if TYPE_CHECKING:
     from colangevin.optimizers.layout import Layout
 
-NUMBERS = ("lr", "momentum", "friction", "temperature", "weight_decay")
-"""The options that schedulers write: the works take other numbers."""
 read_numbers = operator.itemgetter(*NUMBERS)
 UNREAD = (*NUMBERS, "params", "constraint", "fallbacks", "iterations")
 """What is read elsewhere. All other entries of a group must be as they were: one that means nothing

@@ -23,22 +23,10 @@ from torch import distributed as dist
 from colangevin import checks
 from colangevin.errors import ReplicaError
 from colangevin.optimizers.noise import bit_sum
+from colangevin.optimizers.options import OPTIONS
 from colangevin.optimizers.placing import names_of
 from colangevin.optimizers.private import is_sharded, local_of, shared_store
 
-COMPARED = (
-    "lr",
-    "momentum",
-    "friction",
-    "temperature",
-    "scheme",
-    "delayed_gradient",
-    "weight_decay",
-    "thermostat",
-    "coupling",
-    "driving_noise",
-)
-"""The options that must be the same everywhere, besides the constraint."""
 PIPELINE = (
     "for processes that train different parameters (ZeroRedundancyOptimizer, or a model of its "
     "own in each) give independent_chains=True; for stages of a pipeline give process_group="
@@ -286,7 +274,8 @@ def _where(parameter: Any) -> tuple[int, ...]:
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, str]:
-    found = {name: _plain(group[name]) for name in COMPARED}
+    compared = [name for name, option in OPTIONS.items() if option.compared and option.kept]
+    found = {name: _plain(group[name]) for name in compared}
     rules = group["constraint"].describe().items()
     found["constraint"] = ", ".join(f"{name}={_plain(value)}" for name, value in rules)
     return found

@@ -109,8 +109,15 @@ class LangevinWork(Work):
         return self.batch.constraint.fallible
 
     def run(self) -> None:
+        constraint = self.batch.constraint
         try:
-            self._move()
+            if self.kernel is not None:
+                found = self.kernel.run(self.state_of, self.recipe, self.gradients, self.source)
+                self.outcome = found
+            elif self.start is None and constraint.elementwise and not constraint.fallible:
+                self._run_in_blocks()
+            else:
+                self._run_whole()
         except ConvergenceError as error:
             raise ConvergenceError(f"{self.batch.name}: {error}") from error
         self.gradients = ()  # a work may be kept, gradients may not
@@ -118,15 +125,6 @@ class LangevinWork(Work):
     def count(self) -> None:
         if self.counted:
             self.batch.count(self.state_of)
-
-    def _move(self) -> None:
-        constraint = self.batch.constraint
-        if self.kernel is not None:
-            self.outcome = self.kernel.run(self.state_of, self.recipe, self.gradients, self.source)
-        elif self.start is None and constraint.elementwise and not constraint.fallible:
-            self._run_in_blocks()
-        else:
-            self._run_whole()
 
     def snapshot(self) -> Callable[[], None]:
         return self.batch.snapshot(self.state_of)

@@ -46,7 +46,6 @@ METADATA = (
 """What a group may have besides its options."""
 ARGUMENTS = (
     *GROUP_OPTIONS,
-    "generator",
     "seed",
     "strict",
     "fused",
@@ -204,6 +203,8 @@ def refuse_unread(group: Mapping[str, Any]) -> None:
 
 def _advice(word: object, known: tuple[str, ...], options: tuple[str, ...]) -> str:
     """What the word may have meant, or else what there is."""
+    if word == "generator":  # as torch's own functions call it
+        return "; use 'seed', an integer"
     return suggestion(str(word), known) or f"; the options are {', '.join(options)}"
 
 

@@ -108,7 +108,7 @@ def optimize(target: Target, run: Run, seed: int = 0) -> Iterator[State]:
         temperature=target.temperature,
         scheme="OBA" if overdamped else run.word,
         constraint=target.constraint,
-        generator=torch.Generator().manual_seed(seed),
+        seed=seed,
     )
     for steps in run.schedule():
         for _ in range(steps):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -20,7 +19,7 @@ from optimizer_cases import CONSTRAINTS, backward, constrained, network, paramet
 STEP = 0.05
 """The step of every optimizer of the registry, where a test does not choose another."""
 
-Make = Callable[[nn.Module, float, torch.Generator], Optimizer]
+Make = Callable[[nn.Module, float, int], Optimizer]
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class OptimizerCase:
 
     Attributes:
         name: what the tests call it.
-        build: makes it from a network, a step and a source of noise.
+        build: makes it from a network, a step and the seed of its noise.
         closure: whether ``step`` needs a closure.
         grows: whether ``add_param_group`` is for it.
         plain: whether it is made of plain torch optimizers, which take what torch takes.
@@ -42,7 +41,7 @@ class OptimizerCase:
     plain: bool = False
 
     def make(self, model: nn.Module, seed: int = 1, step: float = STEP) -> Optimizer:
-        return self.build(model, step, torch.Generator().manual_seed(seed))
+        return self.build(model, step, seed)
 
     def start(self, seed: int = 1) -> tuple[nn.Module, Optimizer]:
         """A network and its optimizer."""
@@ -82,41 +81,38 @@ def cola(constraint: str, **options: Any) -> Make:
     """CoLA with a constraint by its name."""
     settings = {"momentum": 0.8, "temperature": 1e-3, "weight_decay": 0.01, **options}
 
-    def build(model: nn.Module, step: float, source: torch.Generator) -> Optimizer:
+    def build(model: nn.Module, step: float, seed: int) -> Optimizer:
         groups = constrained(model, CONSTRAINTS[constraint]())
-        return cl.CoLA(groups, lr=step, generator=source, **settings)
+        return cl.CoLA(groups, lr=step, seed=seed, **settings)
 
     return build
 
 
 def preset(method: Callable[..., Optimizer], **options: Any) -> Make:
     """A method of the thesis on the two halves of the network."""
-    return lambda model, step, source: method(
-        halves(model), step_size=step, generator=source, **options
-    )
+    return lambda model, step, seed: method(halves(model), step_size=step, seed=seed, **options)
 
 
-def two_rates(model: nn.Module, step: float, source: torch.Generator) -> Optimizer:
+def two_rates(model: nn.Module, step: float, seed: int) -> Optimizer:
     """Multirate of CoLA: a circle and an orthogonal weight are slow."""
     slow, fast = halves(model)[:-1], halves(model)[-1:]
     options: dict[str, Any] = {"momentum": 0.8, "temperature": 1e-3}
-    other = torch.Generator().manual_seed(source.initial_seed() + 1)
     return cl.Multirate(
-        cl.CoLA(fast, lr=step, generator=source, **options),
-        cl.CoLA(slow, lr=2 * step, generator=other, **options),
+        cl.CoLA(fast, lr=step, seed=seed, **options),
+        cl.CoLA(slow, lr=2 * step, seed=seed + 1, **options),
         period=3,
     )
 
 
 def two_rates_of_sgd(drift: bool) -> Make:
-    return lambda model, step, source: cl.Multirate.sgd(
+    return lambda model, step, seed: cl.Multirate.sgd(
         *cl.last_layers_fast(model), lr=step, momentum=0.8, period=3, drift=drift
     )
 
 
-def subsets(model: nn.Module, step: float, source: torch.Generator) -> Optimizer:
+def subsets(model: nn.Module, step: float, seed: int) -> Optimizer:
     groups = cl.random_subsets(model, {"*.weight": 0.4})
-    return cl.SubsetMultirate(groups, lr=step, momentum=0.5, period=2, generator=source)
+    return cl.SubsetMultirate(groups, lr=step, momentum=0.5, period=2, seed=seed)
 
 
 OPTIMIZERS = [

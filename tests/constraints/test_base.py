@@ -104,7 +104,7 @@ def test_memory_layout_makes_no_difference(constraint: Constraint, run: Run) -> 
             [kernel],
             constraint=constraint,
             temperature=0.01,
-            generator=torch.Generator().manual_seed(0),
+            seed=0,
             **run.options(0.05, 1.0),
         )
         strides = kernel.stride()

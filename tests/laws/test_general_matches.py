@@ -59,8 +59,7 @@ def trajectories(
     ends = []
     for constraint in constraints:
         weight = nn.Parameter(start.clone())
-        generator = torch.Generator().manual_seed(6)
-        optimizer = CoLA([weight], constraint=constraint, generator=generator, **options)
+        optimizer = CoLA([weight], constraint=constraint, seed=6, **options)
         for _ in range(steps):
             weight.grad = gradient_of(weight)
             optimizer.step()

@@ -23,7 +23,7 @@ def test_random_gradients_keep_the_weights_on_the_manifold(
     optimizer = CoLA(
         weights,
         constraint=case.make(),
-        generator=torch.Generator().manual_seed(2),
+        seed=2,
         **run.options(step_size=0.03 if run.overdamped else 0.1, friction=1.0),
     )
     for temperature in (0.0, 0.02):

@@ -134,7 +134,7 @@ def test_no_violation_and_no_nan(kind: str) -> None:
             [weight],
             constraint=constraint,
             temperature=temperature * length**2,
-            generator=torch.Generator().manual_seed(seed),
+            seed=seed,
             **run.options(step, friction),
         )
         with warnings.catch_warnings():

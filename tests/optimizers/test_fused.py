@@ -15,18 +15,10 @@ SIZE = 70_001
 pytestmark = pytest.mark.skipif(load() is None, reason="there are no kernels")
 
 
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def make(
-    generator: torch.Generator | None, momentum: float
-) -> tuple[list[torch.nn.Parameter], cl.CoLA]:
+def make(seed: int | None, momentum: float) -> tuple[list[torch.nn.Parameter], cl.CoLA]:
     weights = [torch.nn.Parameter(torch.full((269, 261), 0.1)), torch.nn.Parameter(torch.ones(7))]
     groups = [{"params": weights[:1], "constraint": cl.Circle(0.5)}, {"params": weights[1:]}]
-    optimizer = cl.CoLA(
-        groups, lr=0.01, momentum=momentum, temperature=0.1, generator=generator, fused=True
-    )
+    optimizer = cl.CoLA(groups, lr=0.01, momentum=momentum, temperature=0.1, seed=seed, fused=True)
     return weights, optimizer
 
 
@@ -42,14 +34,14 @@ def advance(weights: list[torch.nn.Parameter], optimizer: cl.CoLA, steps: int) -
 @pytest.mark.parametrize("momentum", [0.9, 0.0])
 @pytest.mark.parametrize("own", [True, False])
 def test_a_fused_run_resumes_bit_for_bit(own: bool, momentum: float) -> None:
-    weights, optimizer = make(seeded(9) if own else None, momentum)
+    weights, optimizer = make(9 if own else None, momentum)
     advance(weights, optimizer, 3)
     file = io.BytesIO()
     torch.save({"weights": weights, "optimizer": optimizer.state_dict()}, file)
     expected = advance(weights, optimizer, 3)
     file.seek(0)
     saved = torch.load(file, weights_only=True)
-    weights, optimizer = make(seeded(10) if own else None, momentum)
+    weights, optimizer = make(10 if own else None, momentum)
     advance(weights, optimizer, 1)
     with torch.no_grad():
         for weight, value in zip(weights, saved["weights"], strict=True):

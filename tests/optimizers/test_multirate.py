@@ -154,8 +154,8 @@ OPTIMIZERS = {
     "RMSprop": lambda p: torch.optim.RMSprop(p, lr=0.02),
     "CoLA": lambda p: cl.CoLA(p, lr=0.02, momentum=0.9),
     "overdamped": lambda p: cl.CoLA(p, lr=0.02),
-    "BAOAB": lambda p: cl.Langevin(p, 0.2, 1.0, 1e-3, generator=torch.Generator().manual_seed(3)),
-    "adaptive": lambda p: cl.AdaptiveLangevin(p, 0.2, generator=torch.Generator().manual_seed(3)),
+    "BAOAB": lambda p: cl.Langevin(p, 0.2, 1.0, 1e-3, seed=3),
+    "adaptive": lambda p: cl.AdaptiveLangevin(p, 0.2, seed=3),
     "SGLD": lambda p: cl.SGLD(p, 0.05, temperature=0.0, decay_power=0.6, decay_steps=3.0),
 }
 

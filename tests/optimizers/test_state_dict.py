@@ -42,10 +42,6 @@ def through_a_file(value: Any) -> Any:
     return torch.load(file, weights_only=True)
 
 
-def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def tensors(value: Any) -> Iterator[Tensor]:
     """Every tensor within a state dict."""
     if isinstance(value, Tensor):
@@ -85,7 +81,7 @@ class TestResuming:
     @every_constraint
     def test_goes_on_bit_for_bit(self, constraint: str, scheme: str, dtype: torch.dtype) -> None:
         model = network(dtype=dtype)
-        optimizer = optimizer_for(model, constraint, scheme, TEMPERATURE, generator=generator(1))
+        optimizer = optimizer_for(model, constraint, scheme, TEMPERATURE, seed=1)
         train(model, optimizer, range(4))
         saved = through_a_file({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
         train(model, optimizer, range(4, 8))
@@ -93,7 +89,7 @@ class TestResuming:
         # As a new process would: other weights, another seed, then the checkpoint.
         resumed = network(seed=9, dtype=dtype)
         resumed.load_state_dict(saved["model"])
-        second = optimizer_for(resumed, constraint, scheme, TEMPERATURE, generator=generator(2))
+        second = optimizer_for(resumed, constraint, scheme, TEMPERATURE, seed=2)
         second.load_state_dict(saved["optimizer"])
         assert same(resumed.state_dict(), saved["model"])  # loading moves no weight
         train(resumed, second, range(4, 8))
@@ -137,7 +133,7 @@ class TestResuming:
         runs, hits = [], 0
         for stops in ([40], range(5, 45, 5)):
             model = network(dtype=torch.bfloat16)
-            optimizer = optimizer_for(model, "circle", "OBA", 0.5, generator=generator(1))
+            optimizer = optimizer_for(model, "circle", "OBA", 0.5, seed=1)
             start = 0
             for stop in stops:
                 train(model, optimizer, range(start, stop))
@@ -154,9 +150,9 @@ class TestResuming:
 
     def test_before_the_first_step(self) -> None:
         model = network()
-        optimizer = optimizer_for(model, "circle", "BAOAB", TEMPERATURE, generator=generator(1))
+        optimizer = optimizer_for(model, "circle", "BAOAB", TEMPERATURE, seed=1)
         resumed = copy.deepcopy(model)
-        second = optimizer_for(resumed, "circle", "BAOAB", TEMPERATURE, generator=generator(2))
+        second = optimizer_for(resumed, "circle", "BAOAB", TEMPERATURE, seed=2)
         second.load_state_dict(through_a_file(optimizer.state_dict()))
         train(model, optimizer, range(4))
         train(resumed, second, range(4))
@@ -178,7 +174,7 @@ class TestResuming:
 
     def test_with_schedulers(self) -> None:
         def make(model: nn.Module) -> tuple[Any, ...]:
-            optimizer = optimizer_for(model, "circle", "OBA", 0.01, generator=generator(1))
+            optimizer = optimizer_for(model, "circle", "OBA", 0.01, seed=1)
             return (
                 optimizer,
                 torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20),

@@ -27,8 +27,7 @@ def problem(steps=200):
 
 
 def make(weight, **settings):
-    generator = torch.Generator().manual_seed(5)
-    return cl.SubsetMultirate([weight], lr=0.01, generator=generator, **settings)
+    return cl.SubsetMultirate([weight], lr=0.01, seed=5, **settings)
 
 
 def run(optimizer, loss, weight, steps, first=0):

@@ -198,7 +198,7 @@ def test_constraints_hold_and_the_temperature_is_near(name: str) -> None:
         temperature=0.3,
         scheme=scheme,
         constraint=constraint,
-        generator=torch.Generator().manual_seed(0),
+        seed=0,
     )
     mean = 0.0
     for step in range(400):
@@ -251,9 +251,8 @@ def test_parameters_that_join_later_make_a_first_call_of_their_own() -> None:
 def pair_of(seed: int = 4) -> tuple[cl.AdLaLa, list[nn.Parameter]]:
     parameters = [weight(4, 2), weight(3, seed=1)]
     parts = {"first": parameters[:1], "last": parameters[1:]}
-    generator = torch.Generator().manual_seed(seed)
     settings = {"temperature": 0.1, "coupling": 0.2, "driving_noise": 0.3}
-    return cl.AdLaLa(parts, 0.1, friction=1.0, generator=generator, **settings), parameters
+    return cl.AdLaLa(parts, 0.1, friction=1.0, seed=seed, **settings), parameters
 
 
 def test_state_dict_round_trip_with_the_friction_variable() -> None:
@@ -306,8 +305,7 @@ def test_a_failed_projection_leaves_everything_as_it_was() -> None:
         {"params": [free], "thermostat": "adaptive"},
         {"params": [bound], "thermostat": "adaptive", "constraint": constraint},
     ]
-    generator = torch.Generator().manual_seed(0)
-    optimizer = cl.CoLA(groups, step_size=0.1, temperature=0.1, generator=generator)
+    optimizer = cl.CoLA(groups, step_size=0.1, temperature=0.1, seed=0)
     walk(optimizer, [free, bound], 3)
     before = copy.deepcopy(optimizer.state_dict())
     positions = [p.detach().clone() for p in (free, bound)]

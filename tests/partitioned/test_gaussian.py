@@ -107,7 +107,7 @@ def test_adaptive_langevin_holds_its_temperature_under_gradient_noise(scheme: st
         driving_noise=0.2,
         temperature=TAU,
         scheme=scheme,
-        generator=torch.Generator().manual_seed(1),
+        seed=1,
     )
     kinetic, square = run(optimizer, weight, stiffness, heat, (2000, 6000))
     assert kinetic == pytest.approx(TAU, rel=0.02)
@@ -124,9 +124,7 @@ def test_langevin_at_the_same_settings_is_hot() -> None:
     stiffness = torch.linspace(0.5, 2.0, 400, dtype=torch.float64)
     weight = torch.nn.Parameter(torch.zeros(400, dtype=torch.float64))
     friction = 0.2**2 / (2 * TAU)
-    optimizer = cl.Langevin(
-        [weight], 0.03, friction, TAU, generator=torch.Generator().manual_seed(1)
-    )
+    optimizer = cl.Langevin([weight], 0.03, friction, TAU, seed=1)
     kinetic, _ = run(optimizer, weight, stiffness, 5.0, (4000, 2000))
     assert kinetic > 3 * TAU
 
@@ -137,8 +135,7 @@ def test_adaptive_langevin_holds_its_temperature_on_circles() -> None:
     results = []
     for adaptive in (True, False):
         weight = torch.nn.Parameter(torch.full((size,), 0.1, dtype=torch.float64))
-        generator = torch.Generator().manual_seed(2)
-        shared = {"constraint": cl.Circle(radius=1.5), "generator": generator}
+        shared = {"constraint": cl.Circle(radius=1.5), "seed": 2}
         optimizer: cl.CoLA
         if adaptive:
             optimizer = cl.AdaptiveLangevin([weight], h, 0.02, 0.2, TAU, **shared)

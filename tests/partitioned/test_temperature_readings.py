@@ -100,8 +100,7 @@ def test_configurational_temperature_leaves_out_constrained_and_linear_parts() -
 def test_both_temperatures_agree_at_equilibrium() -> None:
     """An anharmonic target sampled by BAOAB; the sums are divided, not the quotients averaged."""
     parameter = nn.Parameter(torch.zeros(300, dtype=torch.float64))
-    generator = torch.Generator().manual_seed(3)
-    optimizer = cl.Langevin([parameter], 0.2, 1.0, temperature=0.5, generator=generator)
+    optimizer = cl.Langevin([parameter], 0.2, 1.0, temperature=0.5, seed=3)
 
     def loss() -> torch.Tensor:
         return (parameter.square() / 2 + parameter**4 / 8).sum()

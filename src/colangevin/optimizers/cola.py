@@ -50,7 +50,6 @@ class CoLA(Optimizer):
             posterior is τ = 1/N.
         scheme: a word over A, B, O: "OBA", "ABO", "BAOAB", "AOAB".
         delayed_gradient: run the word literally with the gradient from before the move.
-        generator: gives a seed, in the place of ``seed``.
         step_size: h, in the place of ``lr``.
         friction: γ, in the place of ``momentum``; ``inf`` is overdamped.
         constraint: the constraint of groups that set none.
@@ -99,7 +98,6 @@ class CoLA(Optimizer):
         temperature: float = 0.0,
         scheme: str = "OBA",
         delayed_gradient: bool = False,
-        generator: torch.Generator | None = None,
         *,
         step_size: float | None = None,
         friction: float | None = None,
@@ -124,17 +122,17 @@ class CoLA(Optimizer):
         self._strict = strict
         self._native = wants_kernels(fused)
         self._replicas = Replicas(independent_chains, check_replicas, process_group)
-        self._seeded = seed is not None or generator is not None
+        self._seeded = seed is not None
         self._prepare()
         self._found: list[list[placing.Placement]] | None = []
         super().__init__(params, defaults)
         found, self._found = self._found, None
-        chosen = choose_seed(seed, generator, self._parameters())
+        chosen = choose_seed(seed, self._parameters())
         for group in self.param_groups:
             group.setdefault("seed", chosen)
         for index, placements in enumerate(found):
             self._settle(index, placements)
-        self._refuse_shared_seed(seed, generator)
+        self._refuse_shared_seed()
         if fused:
             self._insist_on_kernels()
 
@@ -166,9 +164,9 @@ class CoLA(Optimizer):
         names = (*NUMBERS, "scheme")
         return [[group[name] for name in names] for group in self.param_groups]
 
-    def _refuse_shared_seed(self, seed: int | None, generator: torch.Generator | None) -> None:
+    def _refuse_shared_seed(self) -> None:
         """Warn if another optimizer that still exists draws the same noise."""
-        if seed is not None or generator is not None or not self.param_groups:
+        if self._seeded or not self.param_groups:
             return
         if not any(float(group["temperature"]) > 0.0 for group in self.param_groups):
             return

@@ -132,9 +132,7 @@ class BatchNoise:
 # --- seeds ----------------------------------------------------------------------------------
 
 
-def choose_seed(
-    seed: int | None, generator: torch.Generator | None, parameters: Iterable[Tensor]
-) -> int:
+def choose_seed(seed: int | None, parameters: Iterable[Tensor]) -> int:
     """The seed of an optimizer's noise.
 
     Without one from the user it comes from a copy of torch's global generator and from the first
@@ -142,21 +140,14 @@ def choose_seed(
     as it would be under any other optimizer.
 
     Raises:
-        ValueError, TypeError: naming the argument.
+        TypeError, ValueError: as in ``check_seed``.
 
     Example:
-        >>> choose_seed(5, None, [])
+        >>> choose_seed(5, [])
         5
     """
-    if generator is not None and not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator must be a torch.Generator or None, got {generator!r}")
-    if seed is not None and generator is not None:
-        raise ValueError("give seed or generator, not both")
     if seed is not None:
         return check_seed(seed)
-    if generator is not None:
-        drawn = torch.randint(SEEDS, (), generator=generator, device=generator.device)
-        return int(drawn)
     copy = torch.Generator()
     copy.set_state(torch.get_rng_state())
     drawn = torch.randint(SEEDS, (), generator=copy)

@@ -45,7 +45,6 @@ METADATA = (
 )
 """What a group may have besides its options."""
 ARGUMENTS = (
-    "generator",
     "seed",
     "strict",
     "fused",
@@ -190,6 +189,8 @@ def refuse_unread(group: Mapping[str, Any]) -> None:
 
 def _advice(word: object, known: tuple[str, ...], options: tuple[str, ...]) -> str:
     """What the word may have meant, or else what there is."""
+    if word == "generator":  # as torch's own functions call it
+        return "; use 'seed', an integer"
     return suggestion(str(word), known) or f"; the options are {', '.join(options)}"
 
 

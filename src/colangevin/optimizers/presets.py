@@ -5,7 +5,7 @@ SGLD and DHSGD do a little more than that. They are in files of their own.
 Every method takes parts. These are the groups that ``partition`` returns, other groups with a
 ``name`` each, a mapping from names to parameters or, if one part is enough, parameters. The
 options of a group win over those of the method. ``**options`` are further options of ``CoLA``,
-such as ``seed``, ``generator``, ``weight_decay``, ``constraint`` and ``strict``.
+such as ``seed``, ``weight_decay``, ``constraint`` and ``strict``.
 """
 
 from __future__ import annotations

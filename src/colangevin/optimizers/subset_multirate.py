@@ -46,7 +46,6 @@ class SubsetMultirate(Optimizer):
         weight_decay: adds weight_decay · θ to the gradient.
         probability: of a weight to be in the subset.
         period: k, at least 1.
-        generator: gives a seed, in the place of ``seed``.
         seed: of the subsets; by default it depends on torch's seed and on the first weights.
         waking_step: whether the subset makes a step k·h when it wakes.
 
@@ -70,7 +69,6 @@ class SubsetMultirate(Optimizer):
         weight_decay: float = 0.0,
         probability: float = 0.5,
         period: int = 5,
-        generator: torch.Generator | None = None,
         seed: int | None = None,
         waking_step: bool = True,
     ) -> None:
@@ -86,7 +84,7 @@ class SubsetMultirate(Optimizer):
         _check(defaults)
         super().__init__(params, defaults)
         parameters = [p for group in self.param_groups for p in group["params"]]
-        self._seed, self._drawn = choose_seed(seed, generator, parameters), 0
+        self._seed, self._drawn = choose_seed(seed, parameters), 0
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group; its weights take part from the next subset on."""

@@ -50,7 +50,7 @@ def cola(
             lr=setting.lr if lr is None else lr,
             momentum=setting.momentum if momentum else 0.0,
             temperature=setting.temperature if noise else 0.0,
-            generator=torch.Generator(setting.device).manual_seed(setting.seed),
+            seed=setting.seed,
             fused=fused,
         )
         made = contestant_of(optimizer, parameters, constraints)

@@ -24,6 +24,7 @@ QUICK := tests/laws/test_manifold.py tests/laws/test_native.py tests/laws/test_r
 	tests/constraints tests/integrators tests/optimizers/test_contract.py tests/optimizers/test_sgd.py \
 	tests/optimizers/test_repeating.py tests/optimizers/test_not_finite.py \
 	tests/optimizers/test_optimizer_contract.py tests/optimizers/test_rates.py \
+	tests/optimizers/test_bounds.py tests/optimizers/test_bad_input.py::TestProjectionsThatFail \
 	tests/ensemble/test_members_follow_cola.py tests/sampling/test_sample.py \
 	tests/partitioned/test_transcriptions.py tests/test_architecture.py
 

@@ -1,0 +1,203 @@
+"""Change one line of the core at a time, and see whether the quick tests notice.
+
+    python scripts/mutants.py            # print the table; about a quarter of a minute per mutant
+    python scripts/mutants.py --write    # and put it into docs/architecture.md
+    python scripts/mutants.py circle     # only those whose name has this word
+
+Each mutant is a copy of the sources in a temporary folder with one text replaced by another. The
+tests are those of ``make quick``; they stop at the first failure. HOME is the temporary folder, so
+that every mutant compiles kernels of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+START, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->\n"
+PATIENCE = 600.0
+
+
+class Mutant(NamedTuple):
+    """A mistake that the tests must notice: a text of a file, and what it becomes."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = [
+    Mutant(
+        "circle: the slack turns the other way",
+        "constraints/circle.py",
+        "addcmul_(across, position, value=-1.0)",
+        "addcmul_(across, position, value=1.0)",
+    ),
+    Mutant(
+        "circle: no correction of the length",
+        "constraints/circle.py",
+        "1.25, -half).relu_()",
+        "0.75, half * 0.0).relu_()",
+    ),
+    Mutant(
+        "circle: the kick is not divided by r²",
+        "constraints/circle.py",
+        "mul_(like(self._inverse_square, gradient) * weight)",
+        "mul_(weight)",
+    ),
+    Mutant(
+        "circle: noise of the wrong size",
+        "constraints/circle.py",
+        "like(self._inverse, state.position) * scale",
+        "like(self._inverse_square, state.position) * scale",
+    ),
+    Mutant(
+        "circle kernel: another period of the tangent",
+        "native/step.h",
+        "-3.14159274f, x)",
+        "-3.1415f, x)",
+    ),
+    Mutant(
+        "circle kernel: weight decay left out",
+        "native/step.h",
+        "if (decays) g = FMA(b->position[i], k.rate, g);",
+        "",
+    ),
+    Mutant(
+        "circle kernel: a bound that may be passed",
+        "native/step.h",
+        "*x = in < -c.bound ? -c.bound : in;",
+        "*x = in;",
+    ),
+    Mutant(
+        "orthogonal: a tangent with half of the symmetric part",
+        "constraints/orthogonal.py",
+        "-1.0 / step, in_place)",
+        "-0.5 / step, in_place)",
+    ),
+    Mutant(
+        "orthogonal kernel: the momentum keeps half of its normal part",
+        "native/stiefel.h",
+        "m->momentum, (REAL)1 / step);",
+        "m->momentum, (REAL)0.5 / step);",
+    ),
+    Mutant(
+        "orthogonal kernel: noise of a wide weight from another place",
+        "native/stiefel.h",
+        "s->first + at, m->rows *m->columns",
+        "s->first + at + 1, m->rows *m->columns",
+    ),
+    Mutant(
+        "scheme: O without its variance",
+        "integrators/scheme.py",
+        "variance * share**2 + (1.0 - share**2)",
+        "variance * share**2 + (1.0 - share)",
+    ),
+    Mutant(
+        "dynamics: the overdamped noise of half the size",
+        "integrators/dynamics.py",
+        "math.sqrt(2.0 * self.temperature * self.lr)",
+        "math.sqrt(self.temperature * self.lr)",
+    ),
+    Mutant(
+        "dynamics: a drift of the wrong sign",
+        "integrators/dynamics.py",
+        "DriftBy(-self.lr * move.fraction)",
+        "DriftBy(self.lr * move.fraction)",
+    ),
+    Mutant(
+        "repeated step: a changed lr is not taken over",
+        "optimizers/repeating.py",
+        "if not same and not self._follow(group):",
+        "if False:",
+    ),
+    Mutant(
+        "repeated step: other entries of a group are not looked at",
+        "optimizers/repeating.py",
+        "if self._read(group) != self._options:",
+        "if False:",
+    ),
+    Mutant(
+        "repeated step: a write to a weight is not noticed",
+        "optimizers/repeating.py",
+        "return not layout.written(self.active)",
+        "return True",
+    ),
+    Mutant(
+        "failed step: nothing is put back",
+        "optimizers/step.py",
+        "            put_back()\n        raise",
+        "            pass\n        raise",
+    ),
+    Mutant(
+        "noise: the step is not counted",
+        "optimizers/batches.py",
+        "        self._counts.add_(1)",
+        "        pass",
+    ),
+    Mutant(
+        "ensemble: all members draw the noise of the first",
+        "ensemble/groups.py",
+        "source = Source(seeds, ",
+        "source = Source([seeds[0]] * len(seeds), ",
+    ),
+]
+
+
+def quick() -> list[str]:
+    """The tests of ``make quick``."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    found = re.search(r"^QUICK := ((?:.*\\\n)*.*)$", text, re.MULTILINE)
+    assert found is not None
+    return found[1].replace("\\\n", " ").split()
+
+
+def survives(mutant: Mutant) -> bool:
+    """Whether all quick tests pass in spite of it.
+
+    Raises:
+        ValueError: if its text is not in the file.
+    """
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy = Path(folder)
+        for name in ("src", "tests", "pyproject.toml", "docs", "scripts", "Makefile"):
+            here = ROOT / name
+            (shutil.copytree if here.is_dir() else shutil.copy2)(here, copy / name)
+        file = copy / "src" / "colangevin" / mutant.file
+        text = file.read_text(encoding="utf-8")
+        if mutant.old not in text:
+            raise ValueError(f"{mutant.name}: its text is not in {mutant.file}")
+        file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider"]
+        environment = {"PYTHONPATH": str(copy / "src"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+        environment["HOME"] = folder
+        done = subprocess.run(
+            [*command, *quick()], cwd=copy, env=environment, capture_output=True, timeout=PATIENCE
+        )
+    return done.returncode == 0
+
+
+def table(chosen: list[Mutant]) -> str:
+    """What became of the mutants, as a Markdown table."""
+    rows = ["| Mistake | File | Quick tests |\n| --- | --- | --- |\n"]
+    for mutant in chosen:
+        result = "**pass**" if survives(mutant) else "fail, as they should"
+        rows.append(f"| {mutant.name} | `{mutant.file}` | {result} |\n")
+        print(rows[-1], end="", flush=True)
+    return "".join(rows)
+
+
+if __name__ == "__main__":
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    found = table([m for m in MUTANTS if all(word in m.name for word in words)])
+    if "--write" in sys.argv[1:]:
+        before, rest = PAGE.read_text(encoding="utf-8").split(START)
+        PAGE.write_text(before + START + found + END + rest.split(END)[1], encoding="utf-8")

@@ -4,7 +4,18 @@ from colangevin.native.elementwise import Table
 from colangevin.native.library import load, reason
 from colangevin.native.normals import fill
 from colangevin.native.stiefel import DONE, Stacks, is_small
-from colangevin.native.table import suits
+from colangevin.native.table import PLAIN, suits
 from colangevin.native.turning import turned
 
-__all__ = ["DONE", "Stacks", "Table", "fill", "is_small", "load", "reason", "suits", "turned"]
+__all__ = [
+    "DONE",
+    "PLAIN",
+    "Stacks",
+    "Table",
+    "fill",
+    "is_small",
+    "load",
+    "reason",
+    "suits",
+    "turned",
+]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from colangevin.native.table import DTYPES, PLAIN, Fields, Kinds, Rows, read_kinds, signed
+from colangevin.native.table import DTYPES, Fields, Kinds, Rows, read_kinds, signed
 
 GEOMETRIES = {"free": 0, "circle": 1}
 COLUMNS = 13
@@ -124,26 +124,11 @@ class Table(Rows):
         """
         self._run(self._call, gradients, kinds, numbers, steps, draw, seeds)
 
-    def memory_of(self, gradients: Sequence[Tensor | None]) -> array[int] | None:
-        """Where gradients lie; None if one of them is missing or does not lie as the weights do.
-
-        Args:
-            gradients: one for each tensor that was added, of its dtype.
-        """
-        found = array("q")
-        for gradient, size in zip(gradients, self._sizes, strict=True):
-            if gradient is None or type(gradient) not in PLAIN or not gradient.is_cpu:
-                return None
-            if gradient.numel() != size or not gradient.is_contiguous() or gradient.is_neg():
-                return None
-            found.append(gradient.data_ptr())
-        return found
-
     def repeat(self, memory: array[int], steps: Sequence[int]) -> None:
         """Do what the last ``run`` did, with the numbers that it was given.
 
         Args:
-            memory: of the gradients, from ``memory_of``.
+            memory: where the gradients lie, each contiguous and of its weight's dtype.
             steps: count of steps for each tensor.
 
         Raises:
@@ -155,7 +140,8 @@ class Table(Rows):
             >>> table.add(weight, torch.zeros(2), None, ordinal=0)
             >>> if library.load() is not None:
             ...     table.run([torch.ones(2)], [1, 2], [0, 0, 0, 1, 0, -0.5, 0, 0], steps=[0])
-            ...     table.repeat(table.memory_of([slope := 3 * torch.ones(2)]), [1])
+            ...     slope = 3 * torch.ones(2)
+            ...     table.repeat(array("q", [slope.data_ptr()]), [1])
             ...     assert weight.tolist() == [-2.0, -2.0]
         """
         if self._last is None:

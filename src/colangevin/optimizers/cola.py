@@ -352,13 +352,12 @@ class CoLA(Optimizer):
                 return False
             if repeat.layout is not self._layouts.get(index):
                 return False
-            pointers = repeat.pointers(group, self.state)
-            if pointers is None:
+            if not repeat.holds(group, self.state) or not repeat.addressed:
                 return False
-            found.append((repeat, pointers))
-        for repeat, pointers in found:
-            repeat.run(pointers)
-        add_one([count for repeat, _ in found for count in repeat.counts])
+            found.append(repeat)
+        for repeat in found:
+            repeat.run()
+        add_one([count for repeat in found for count in repeat.counts])
         return True
 
     def _hold(self) -> None:
@@ -370,7 +369,7 @@ class CoLA(Optimizer):
         """What a group does, and which of its parameters move."""
         group, repeat = self.param_groups[index], self._repeats.get(index)
         if repeat is not None and call is WHOLE:
-            works = repeat.works() if repeat.is_same(group, self.state) else None
+            works = repeat.works() if repeat.holds(group, self.state) else None
             if works is not None:
                 return works, repeat.active
         self._repeats.pop(index, None)

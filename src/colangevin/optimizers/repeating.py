@@ -19,7 +19,7 @@ from torch import Tensor
 from colangevin import checks
 from colangevin.integrators.dynamics import FAINT
 from colangevin.integrators.recipe import Recipe
-from colangevin.native import Table
+from colangevin.native import PLAIN, Table
 from colangevin.optimizers.batches import MOMENTUM, SLACK, STEP, StateOf
 from colangevin.optimizers.noise import Source
 from colangevin.optimizers.options import NUMBERS, dynamics
@@ -35,12 +35,25 @@ to a step, such as a flag of SGD, may have been set by a user who thinks that it
 
 
 class Watched(NamedTuple):
-    """A parameter with the state that works were made for."""
+    """A parameter with the memory and the state that works were made for.
+
+    Attributes:
+        parameter: itself.
+        dtype: of it and of its gradient.
+        place: address and strides.
+        size: how many numbers it has.
+        entry: its state.
+        kept: the tensors of its state that move: name, tensor and address.
+        slot: where a kernel reads the address of its gradient: table and row.
+    """
 
     parameter: Tensor
     dtype: torch.dtype
+    place: tuple[int, tuple[int, ...]]
+    size: int
     entry: dict[str, Any]
-    kept: tuple[tuple[str, Tensor], ...]
+    kept: tuple[tuple[str, Tensor, int], ...]
+    slot: tuple[array[int], int]
 
 
 class Repeat:
@@ -69,9 +82,15 @@ class Repeat:
         self._recipe, self._size = works[0].recipe, len(group)
         self._read = operator.itemgetter(*(name for name in group if name not in UNREAD))
         self._options, self._numbers = self._read(group), plain(read_numbers(group))
-        self._watched = [
-            _watched(parameter, state_of[parameter]) for parameter in layout.parameters
-        ]
+        self._slopes = [array("q", bytes(8 * len(work.batch.parameters))) for work in works]
+        slots = {
+            own: (table, row)
+            for work, table in zip(works, self._slopes, strict=True)
+            for row, own in enumerate(work.batch.parameters)
+        }
+        self._watched = [_watched(own, state_of[own], slots[own]) for own in layout.parameters]
+        self.addressed = False
+        """Whether the kernels can read all gradients where they lie, since ``holds`` was asked."""
         self.active = list(range(len(self._watched)))
 
     @classmethod
@@ -93,28 +112,13 @@ class Repeat:
             return None
         return cls(group, layout, found, state_of) if found else None
 
-    def pointers(self, group: dict[str, Any], state_of: StateOf) -> list[array[int]] | None:
-        """Where the gradients of each kernel lie; None if anything else has changed.
-
-        It is for works that are ``by_kernels``.
-        """
-        if not self.is_same(group, state_of):
-            return None
-        found = []
-        for (work, _), table in zip(self._works, self._tables, strict=True):
-            own = table.memory_of([p.grad for p in work.batch.parameters])
-            if own is None or not table.is_current():
-                return None
-            found.append(own)
-        return found
-
-    def run(self, pointers: Sequence[array[int]]) -> None:
+    def run(self) -> None:
         """Do the step by kernels, which cannot fail; ``counts`` are to go up by one."""
-        for (work, _), table, own in zip(self._works, self._tables, pointers, strict=True):
-            table.repeat(own, work.batch.steps())
+        for (work, _), table, slopes in zip(self._works, self._tables, self._slopes, strict=True):
+            table.repeat(slopes, work.batch.steps())
         self.layout.mark(self.active)
 
-    def is_same(self, group: dict[str, Any], state_of: StateOf) -> bool:
+    def holds(self, group: dict[str, Any], state_of: StateOf) -> bool:
         """Whether nothing but gradients and numbers has changed; the works have the new numbers.
 
         Raises:
@@ -129,21 +133,28 @@ class Repeat:
             if self._read(group) != self._options:
                 return False
             same = read_numbers(group) == self._numbers
-        except (KeyError, RuntimeError):  # an option is missing, or a tensor that is no number
+        except (KeyError, RuntimeError, ValueError):  # one is missing, or an array or a tensor
             return False
         if not same and not self._follow(group):
             return False
-        for parameter, (own, dtype, entry, kept) in zip(parameters, self._watched, strict=True):
-            gradient = own.grad
-            if parameter is not own or gradient is None or state_of.get(own) is not entry:
+        self.addressed = addressed = self.by_kernels
+        for parameter, watched in zip(parameters, self._watched, strict=True):
+            own, dtype, place, size, entry, kept, (table, row) = watched
+            slope = own.grad
+            if parameter is not own or slope is None or state_of.get(own) is not entry:
                 return False
-            if own.dtype is not dtype or gradient.dtype is not dtype:
+            if own.dtype is not dtype or slope.dtype is not dtype:
                 return False
-            if gradient.layout is not torch.strided:
+            if (own.data_ptr(), own.stride()) != place or slope.layout is not torch.strided:
                 return False
-            for key, tensor in kept:
-                if entry.get(key) is not tensor:
+            for key, tensor, pointer in kept:
+                if entry.get(key) is not tensor or tensor.data_ptr() != pointer:
                     return False
+            if addressed:
+                table[row] = slope.data_ptr()
+                plain = type(slope) in PLAIN and slope.is_cpu and slope.numel() == size
+                addressed = plain and slope.is_contiguous() and not slope.is_neg()
+        self.addressed = addressed
         return not layout.written(self.active)
 
     def _follow(self, group: dict[str, Any]) -> bool:
@@ -181,6 +192,8 @@ def plain(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(v.tolist() if isinstance(v, Tensor) else v for v in numbers)
 
 
-def _watched(parameter: Tensor, entry: dict[str, Any]) -> Watched:
-    kept = tuple((key, entry[key]) for key in (STEP, MOMENTUM, SLACK) if key in entry)
-    return Watched(parameter, parameter.dtype, entry, kept)
+def _watched(own: Tensor, entry: dict[str, Any], slot: tuple[array[int], int]) -> Watched:
+    names = [key for key in (STEP, MOMENTUM, SLACK) if key in entry]
+    kept = tuple((key, entry[key], entry[key].data_ptr()) for key in names)
+    place = own.data_ptr(), own.stride()
+    return Watched(own, own.dtype, place, own.numel(), entry, kept, slot)

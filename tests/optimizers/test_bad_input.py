@@ -587,6 +587,47 @@ class TestProjectionsThatFail:
             found.append(weight.detach())
         assert torch.equal(*found)
 
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+    @pytest.mark.parametrize("fused", [None, False])
+    @pytest.mark.parametrize("when", ["at first", "resumed", "later"])
+    @pytest.mark.parametrize("name", ["orthogonal", "equality", "inequality"])
+    def test_weights_of_one_batch(
+        self, name: str, when: str, fused: bool | None, dtype: torch.dtype
+    ) -> None:
+        """The first reading of a batch puts its momenta into one tensor."""
+        rule = {
+            "orthogonal": cl.Orthogonal(),
+            "equality": cl.General(lambda w: w.square().sum() - 1.0),
+            "inequality": cl.General(lambda w: w.square().sum() - 1.0, inequality=True),
+        }[name]
+        torch.manual_seed(0)
+        weights = [nn.Parameter((0.2 * torch.randn(6, 3)).to(dtype)) for _ in range(2)]
+
+        def made() -> cl.CoLA:
+            return cl.CoLA(weights, lr=0.01, momentum=0.9, constraint=rule, fused=fused)
+
+        def step(bad: float | None = None) -> None:
+            for weight in weights:
+                weight.grad = torch.full_like(weight, 0.1)
+            if bad is not None:
+                weights[1].grad[0, 0] = bad
+            optimizer.step()
+
+        optimizer = made()
+        if when != "at first":
+            step()
+        if when == "resumed":
+            optimizer, saved = made(), optimizer.state_dict()
+            optimizer.load_state_dict(saved)
+        before = contents(optimizer)
+        with pytest.raises(cl.ConvergenceError):
+            step(math.inf)
+        after = contents(optimizer)
+        assert same(after["parameters"], before["parameters"])
+        assert same(after["state"], before["state"])
+        step()
+        assert all(bool(weight.isfinite().all()) for weight in weights)
+
     @pytest.mark.parametrize("thermostat", ["langevin", "adaptive"])
     def test_an_interrupt_in_the_middle_of_a_step(
         self, thermostat: str, monkeypatch: pytest.MonkeyPatch

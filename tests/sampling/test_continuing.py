@@ -240,3 +240,22 @@ def test_a_lock_is_given_back_also_after_an_error(tmp_path: Path) -> None:
         go(tmp_path, draws=50, progress=fail)
     Lock(tmp_path).release()
     assert kept.value is not None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_lock_is_given_back_while_a_forked_process_lives(tmp_path: Path) -> None:
+    """A worker of a loader inherits the file, and closing it here is not enough."""
+    lock = Lock(tmp_path)
+    ended, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(end)
+        os.read(ended, 1)
+        os._exit(0)
+    try:
+        lock.release()
+        Lock(tmp_path).release()
+    finally:
+        os.close(end)
+        os.waitpid(child, 0)
+        os.close(ended)

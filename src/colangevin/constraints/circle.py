@@ -38,6 +38,8 @@ weight would never leave.
 SLIGHT = 0.004
 """Up to this relative excess weights are clipped: they were rounded, as in bfloat16."""
 INITIAL = "initial"
+SMALL = 0.5
+"""Angles, in radians, up to which a rational function of them is right to rounding."""
 RADIUS = "radius"
 
 
@@ -342,13 +344,23 @@ def half_tangent(speed: Tensor, time: Scalar) -> tuple[Tensor, Tensor]:
     """N and D with N/D = tan(a/2) for the angle a = speed · time.
 
     A rotation is made of them with one division: with v = 2N/(N² + D²) its sine is vD and its
-    cosine 1 − vN. So it has unit length, whatever the rounding of N and D.
+    cosine 1 − vN. So it has unit length, whatever N and D are, and A stays reversible.
+
+    In float32 on a CPU sine and cosine would cost more than all the rest of a step. Where all
+    angles are small, as in nearly all steps, the Padé approximant N = a(5 − a²/12), D = 10 − a²
+    stands for them, which is right to rounding there.
 
     Example:
         >>> half_tangent(torch.tensor(0.0), 1.0)
-        (tensor(0.), tensor(1.))
+        (tensor(0.), tensor(10.))
     """
-    half = speed * (time * 0.5)
+    angle = speed * time
+    if angle.dtype is torch.float32 and angle.is_cpu and angle.numel():
+        square = angle * angle
+        if float(square.amax()) <= SMALL * SMALL:
+            down = torch.rsub(square, 10.0)
+            return torch.rsub(square, 5.0, alpha=1.0 / 12.0).mul_(angle), down
+    half = angle.mul_(0.5)
     return torch.sin(half), torch.cos(half)
 
 

@@ -22,7 +22,7 @@ from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
 from colangevin.optimizers.options import NUMBERS, OPTIONS, dynamics, resolve, resolve_defaults
 from colangevin.optimizers.private import add_one, never_compiled
 from colangevin.optimizers.repeating import Repeat
-from colangevin.optimizers.replicas import Replicas
+from colangevin.optimizers.replicas import Replicas, anywhere
 from colangevin.optimizers.step import Work, carry_out
 from colangevin.optimizers.violation import Violation, not_finite, violation_of
 
@@ -308,8 +308,9 @@ class CoLA(Optimizer):
                 plans += [self._plan(call, index) for index in range(len(self.param_groups))]
                 carry_out([work for works, _ in plans for work in works])
             except BaseException:
-                for index, (_, active) in enumerate(plans):
-                    self._layouts[index].rolled_back(active)
+                for index, (works, active) in enumerate(plans):
+                    if all(work.fallible for work in works):
+                        self._layouts[index].rolled_back(active)
                 for parameter, entry in before.items():
                     self.state[parameter] = entry
                 self._repeats.clear()
@@ -330,8 +331,9 @@ class CoLA(Optimizer):
         """
         if self._strict:
             name = not_finite(self.param_groups, gradients=True)
-            if name is not None:
-                raise ValueError(f"{name} has a gradient that is not finite (strict=True)")
+            if anywhere(name is not None, list(self._parameters())):
+                whose = name or "a parameter in another process"
+                raise ValueError(f"{whose} has a gradient that is not finite (strict=True)")
         elif not self._said_nan:
             name = not_finite(self.param_groups)
             self._said_nan = name is not None
@@ -340,7 +342,7 @@ class CoLA(Optimizer):
                     f"{name} has weights that are not finite, and so may others: a gradient was "
                     "NaN or infinite, or lr is too large. strict=True refuses such gradients",
                     UserWarning,
-                    stacklevel=5,
+                    stacklevel=6,
                 )
 
     def _repeat(self) -> bool:

@@ -11,8 +11,10 @@ which no process reaches before all have made this one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -37,6 +39,13 @@ ALONE = (
     "replicas compare their settings at the first step, and not all processes of the group came to "
     "it. Give independent_chains=True to all processes or to none; one that trains a model alone "
     "may give process_group= a group of its own"
+)
+
+
+BEHIND = (
+    "this process has made fewer steps than another one with a replica, as happens after "
+    "DistributedDataParallel.join, or if a step was left out. Its momentum and its noise lag "
+    "behind. Replicas are no longer compared"
 )
 
 
@@ -100,7 +109,6 @@ class Replicas:
             **self.__dict__,
             "_group": None,
             "_calls": 0,
-            "_watch": None,
             "_prefix": None,
             "chain": None,
         }
@@ -119,7 +127,7 @@ class Replicas:
             self._begin(groups, given)
         elif self._prefix is not None and every:
             if calls > 1 and (calls - 1) % every == 0:
-                self._read()
+                self._read(calls - 1)
             if calls % every == 0:
                 self._write(groups, calls)
         self._calls = calls + 1
@@ -155,27 +163,51 @@ class Replicas:
         store = shared_store()
         if store is None:
             return
+        if store.add(f"{self._prefix}/passed/{calls}", 0):
+            self._prefix = None
+            warnings.warn(BEHIND, UserWarning, stacklevel=6)
+            return
         by_place: dict[tuple[int, ...], list[list[Any]]] = {}
         for name, where, found in _sums(groups):
             by_place.setdefault(where, []).append([name, found])
         for where, own in by_place.items():
-            key = f"{self._prefix}/{calls}/{where}"
             note = json.dumps([dist.get_rank(), own])
-            rank, others = json.loads(store.compare_set(key, "", note))
+            found = store.compare_set(f"{self._prefix}/{calls}/{where}", "", note)
+            rank, others = json.loads(found)
             low, high = sorted((rank, dist.get_rank()))
-            both = zip(own, others, strict=True)
-            wrong = [
-                f"{one[0]} (rank {high} from rank {low})" for one, other in both if one != other
-            ]
-            if wrong:
-                store.set(f"{self._prefix}/wrong", _weights_differ(wrong))
+            names = [one[0] for one, other in zip(own, others, strict=False) if one != other]
+            if names or len(own) != len(others):
+                wrong = names or [f"the {len(own)} and {len(others)} that they have"]
+                text = [f"{name} (rank {high} from rank {low})" for name in wrong]
+                store.set(f"{self._prefix}/wrong", _weights_differ(text))
                 store.add(f"{self._prefix}/failed", 1)
+            _forget(store, f"{self._prefix}/{calls - 2 * self._every}/{where}")
+        _forget(store, f"{self._prefix}/passed/{calls - 2 * self._every}")
 
-    def _read(self) -> None:
+    def _read(self, calls: int) -> None:
         """Raise what any process has found."""
         store = shared_store()
-        if store is not None and store.add(f"{self._prefix}/failed", 0):
+        if store is None:
+            return
+        store.add(f"{self._prefix}/passed/{calls}", 1)
+        if store.add(f"{self._prefix}/failed", 0):
             raise ReplicaError(store.get(f"{self._prefix}/wrong").decode())
+
+
+def _forget(store: Any, key: str) -> None:
+    """Nobody reads this note any more: without this the store would grow for ever."""
+    with contextlib.suppress(RuntimeError, NotImplementedError):  # some stores keep everything
+        store.delete_key(key)
+
+
+def anywhere(found: bool, parameters: Sequence[Tensor]) -> bool:
+    """Whether something was found in any process that has a part of the parameters."""
+    if not any(map(is_sharded, parameters)):
+        return found
+    flag = torch.tensor(int(found), device=local_of(parameters[0]).device)
+    for process_group in process_groups_of(parameters, None):
+        dist.all_reduce(flag, dist.ReduceOp.MAX, group=process_group)
+    return bool(flag)
 
 
 # --- who ------------------------------------------------------------------------------------

@@ -58,7 +58,9 @@ class Work(ABC):
 
 
 def carry_out(works: Sequence[Work]) -> None:
-    """Carry out all works or, if one of them fails or is interrupted, none.
+    """Carry out all works or, if one that can fail does so or is interrupted, none.
+
+    Those that cannot fail come last. An interrupt between two of them leaves some undone.
 
     Raises:
         ConvergenceError: everything is as it was before.
@@ -72,10 +74,12 @@ def carry_out(works: Sequence[Work]) -> None:
         for put_back in kept:
             put_back()
         raise
-    for work in works if not fallible else [work for work in works if not work.fallible]:
-        work.run()
-    for work in works:
+    for work in fallible:
         work.count()
+    for work in works:
+        if not work.fallible:
+            work.run()
+            work.count()
 
 
 @dataclass

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from colangevin.constraints import Constraint, State
 from colangevin.errors import ConvergenceError
-from colangevin.optimizers.batches import MOMENTUM, STEP, Batch, StateOf
+from colangevin.optimizers.batches import MOMENTUM, STEP, Batch, StateOf, work_dtype
 from colangevin.optimizers.placing import names_of
 from colangevin.optimizers.private import local_of
 
@@ -111,18 +111,22 @@ def not_finite(groups: Iterable[dict[str, Any]], gradients: bool = False) -> str
         >>> not_finite([{"params": [weight], "names": ["bias"]}])
         'bias'
     """
-    names, sizes = [], []
+    names, tensors = [], []
     for group in groups:
         for name, parameter in zip(names_of(group), group["params"], strict=True):
             tensor = parameter.grad if gradients else parameter
-            if tensor is None or tensor.layout is not torch.strided:
+            if tensor is None or not parameter.requires_grad:
                 continue
-            here = local_of(tensor.detach())
-            if here.numel():
+            if tensor.layout is torch.strided and tensor.numel():
                 names.append(name)
-                sizes.append(torch.linalg.vector_norm(here, math.inf).double())
-    if not sizes:
+                tensors.append(local_of(tensor.detach()))
+    if not tensors:
         return None
-    # Read together: reading a number waits for an accelerator.
-    found = torch.stack([size.to(sizes[0].device) for size in sizes]).tolist()
-    return next((n for n, size in zip(names, found, strict=True) if not math.isfinite(size)), None)
+    # Read together: reading a number waits for an accelerator. A sum has NaN or infinity if one of
+    # its terms has, but may also overflow by itself.
+    sums = [tensor.sum(dtype=work_dtype(tensor.dtype)) for tensor in tensors]
+    good = torch.stack([found.isfinite().to(sums[0].device) for found in sums]).tolist()
+    for name, tensor, fine in zip(names, tensors, good, strict=True):
+        if not fine and not bool(tensor.isfinite().all()):
+            return name
+    return None

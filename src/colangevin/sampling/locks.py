@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class Lock:
     def release(self) -> None:
         """Let others write; once is enough."""
         if self._descriptor >= 0:
+            _unlock(self._descriptor)
             os.close(self._descriptor)
         self._descriptor = -1
 
@@ -65,6 +67,16 @@ def _lock(descriptor: int) -> None:
         _lock_on_windows(descriptor)
         return
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _unlock(descriptor: int) -> None:
+    """Closing is not enough while a forked process, such as a loader's worker, has the file."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _lock_on_windows(descriptor: int) -> None:

@@ -7,6 +7,7 @@ on must find them again at the same weights.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,28 +20,28 @@ Reading: TypeAlias = "dict[str, Any]"
 """``"loss"`` and the observables of all chains by name; ``"batch"``, a checksum, of a loader."""
 
 
-def compare(last: Reading, now: Reading, again: Reading, chains: Chains, path: Path) -> None:
+def compare(last: Reading, readings: Sequence[Reading], chains: Chains, path: Path) -> None:
     """Refuse another loss, or another function under the name of an observable.
 
-    What is random cannot be compared: observables that differ between two readings, and the loss of
+    What is random cannot be compared: observables that differ between readings, and the loss of
     a loader whose batch is another one.
 
     Args:
         last: the reading that was kept.
-        now: what is found at the same weights.
-        again: the same once more.
+        readings: what is found at the same weights, several times.
         chains: at these weights.
         path: of the trace, for messages.
 
     Raises:
         ValueError: naming what differs, with both values.
     """
+    now, *others = readings
     epsilon = max(torch.finfo(w.dtype).eps for w in chains.weights.values())
     for name in (key for key in now if key != "batch"):
         if name == "loss" and last.get("batch") != now.get("batch"):
             continue
         size = chains.temperatures if name == "loss" else None
-        if _apart(now[name], again[name], epsilon, size):
+        if any(_apart(now[name], again[name], epsilon, size) for again in others):
             continue
         if name not in last or _apart(last[name], now[name], epsilon, size):
             what = "the loss" if name == "loss" else f"the observable {name.split('/', 1)[1]!r}"

@@ -26,6 +26,9 @@ from colangevin.sampling.targets import AllData, Loader, Points, Target
 from colangevin.sampling.traces import Trace, check_model
 from colangevin.sampling.tuning import Tuning, WarmUp
 
+READINGS = 8
+"""How often losses and observables are read before a run goes on: random ones differ."""
+
 
 class Sampling:
     """A sampling that is under way.
@@ -171,7 +174,8 @@ class Sampling:
                 self._tested.tried = int(state["tried"])
             draws, last = int(state["draws"]), dict(state["last"])
         self._factor = None
-        compare(last, self._reading(), self._reading(), self.chains, path)
+        readings = [self._reading() for _ in range(READINGS)]
+        compare(last, readings, self.chains, path)
         return storage.Folder(path, capacity, draws, cut=self.plan.draws > draws)
 
     def _state(self) -> dict[str, Any]:

@@ -184,8 +184,15 @@ class Trace:
             most: rows up to which each number has its own. In larger tables each tensor has one:
                 that of its worst number.
         """
+        return self._summary(most)
+
+    def _summary(self, most: int = 20, only: Sequence[str] | None = None) -> Summary:
+        """The summary of some names, and of all statistics."""
         kinds = {name: self.names(name) for name in KINDS}
-        values = {name: self._samples(name) for names in kinds.values() for name in names}
+        wanted = [name for names in kinds.values() for name in names]
+        if only is not None:
+            wanted = [name for name in wanted if name in only or name in kinds[STATISTIC]]
+        values = {name: self._samples(name) for name in wanted}
         if "kinetic_temperature" in kinds[STATISTIC] and not self.settings.get("scheduled"):
             # Chains of a ladder have different τ: what they share is 1.
             own = self._store[f"{STATISTIC}/kinetic_temperature"]
@@ -229,7 +236,8 @@ class Trace:
             return [f"only {self.draws} draws: diagnostics need at least 4; raise draws"]
         chosen = self.watched() if names is None else names
         network = self.settings.get("reduction", "potential") != "potential"
-        return self.summary().complaints(chosen, int(self.settings.get("thin", 1)), network)
+        found = self._summary(only=chosen)
+        return found.complaints(chosen, int(self.settings.get("thin", 1)), network)
 
     def watched(self) -> list[str]:
         """What convergence is judged by: the loss, the observables, and every parameter."""

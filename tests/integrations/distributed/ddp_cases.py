@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import warnings
 from typing import Any
 
 import torch
@@ -31,6 +32,10 @@ RULES: dict[str, cl.Constraint | None] = {
     "general": cl.General(ellipse),
     "general <=": cl.General(ellipse, inequality=True),
 }
+
+
+PLAIN = {"momentum": 0.0, "temperature": 0.0}
+"""Without momentum and noise a replica that has made fewer steps is the same all the same."""
 
 
 def network(seed: int = 0) -> nn.Sequential:
@@ -170,19 +175,24 @@ def tampered(rank: int) -> dict[str, Any]:
     return found
 
 
-def uneven(rank: int) -> tuple[str | None, list[bytes]]:
-    """Processes with 25 and 15 batches, which ``join`` brings to one end."""
+def uneven(rank: int) -> tuple[str | None, list[bytes], int]:
+    """Three epochs of 25 and 15 batches, which ``join`` brings to one end; how often it warns."""
     model = DistributedDataParallel(network())
-    optimizer = optimizer_of(model, cl.Orthogonal(), check_replicas=10)
+    optimizer = optimizer_of(model, cl.Orthogonal(), check_replicas=10, **PLAIN)
 
     def run() -> None:
-        with model.join():
-            train(rank, model, optimizer, 15 if rank else 25)
+        for _ in range(3):
+            with model.join():
+                train(rank, model, optimizer, 15 if rank else 25)
 
-    return failure(run), bits(model)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        message = failure(run)
+    said = sum("fewer steps than another one" in str(one.message) for one in caught)
+    return message, bits(model), said
 
 
-def skipped(rank: int) -> str | None:
+def skipped(rank: int) -> tuple[str | None, int]:
     """One process leaves out a step, and goes on."""
     model = network()
     optimizer = cl.CoLA(model.parameters(), lr=0.01, check_replicas=5, seed=1)
@@ -194,7 +204,21 @@ def skipped(rank: int) -> str | None:
             if rank == 0 or step != 3:
                 optimizer.step()
 
-    return failure(run)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        message = failure(run)
+    return message, sum("fewer steps than another one" in str(one.message) for one in caught)
+
+
+def notes(rank: int) -> int:
+    """How many notes stay in the store after 60 comparisons."""
+    model = DistributedDataParallel(network())
+    optimizer = optimizer_of(model, None, check_replicas=1)
+    store = torch.distributed.distributed_c10d._get_default_store()
+    before = store.num_keys()
+    train(rank, model, optimizer, 60)
+    torch.distributed.barrier()
+    return store.num_keys() - before
 
 
 def multirate(rank: int) -> tuple[list[bytes], str | None]:

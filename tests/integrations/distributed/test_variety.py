@@ -58,3 +58,11 @@ def test_replicas_of_shards(two: World) -> None:
     assert ones["chains"] != others["chains"]
     assert ones["tampered"] == others["tampered"]
     assert "replicas differ in 1 parameters: circle.weight (rank 1 from rank 0)" in ones["tampered"]
+
+
+def test_strict_stops_all_processes_together(two: World) -> None:
+    """One raised, and the others waited for it in the next sum over processes."""
+    (one, kept), (other, same) = two.run(cases.strict_gradients)
+    assert kept and same
+    assert "a parameter in another process has a gradient that is not finite" in str(one)
+    assert "circle.weight has a gradient that is not finite" in str(other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -337,3 +338,18 @@ def replicas(rank: int) -> dict[str, Any]:
     train(model, optimizer, 1, 1)
     found["tampered"] = failure(lambda: train(model, optimizer, 2, 2))  # told one step later
     return found
+
+
+def strict_gradients(rank: int) -> tuple[str | None, bool]:
+    """A gradient that is NaN in the part of one process alone."""
+    model = fully_shard(network(DOUBLE))
+    optimizer_of(model)  # moves the weights onto their constraints
+    optimizer = optimizer_of(model, strict=True)
+    train(model, optimizer, 1)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    if rank == 1:
+        model.circle.weight.grad._local_tensor.fill_(math.nan)  # type: ignore[union-attr]
+    before = model.tall.weight._local_tensor.clone()  # type: ignore[union-attr]
+    message = failure(optimizer.step)
+    return message, torch.equal(before, model.tall.weight._local_tensor)  # type: ignore[union-attr]

@@ -31,12 +31,12 @@ def script() -> ModuleType:
 
 measures = script()
 LIMITS = {
-    "circle, eager, τ = 0": 31,
-    "circle, eager, τ = 0, lr changed": 51,
-    "circle, kernel, τ > 0": 15,
-    "circle, kernel, τ > 0, lr changed": 47,
-    "orthogonal, eager": 30,
-    "orthogonal, eager, lr changed": 50,
+    "circle, eager, τ = 0": 29,
+    "circle, eager, τ = 0, lr changed": 49,
+    "circle, kernel, τ > 0": 11,
+    "circle, kernel, τ > 0, lr changed": 38,
+    "orthogonal, eager": 28,
+    "orthogonal, eager, lr changed": 48,
     "`Ensemble.step`": 38,
     "`Ensemble.fit` of one step": 77,
 }

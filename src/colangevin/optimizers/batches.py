@@ -298,10 +298,16 @@ class Batch:
             if momentum and not self.constraint.elementwise and SLACK_MOMENTUM not in entry:
                 entry[SLACK_MOMENTUM] = torch.zeros_like(entry[SLACK])
 
-    def read(self, state_of: StateOf, momentum: bool) -> State:
-        """The state of the batch, whose entries must be there."""
+    def read(self, state_of: StateOf, momentum: bool, asked: bool = False) -> State:
+        """The state of the batch, whose entries must be there.
+
+        Args:
+            state_of: the optimizer's state.
+            momentum: whether it is read, too.
+            asked: whether it is known that all lies where it did.
+        """
         home = self._home
-        if home is None or not self._is_current(home, momentum, state_of):
+        if home is None or not (asked or self._is_current(home, momentum, state_of)):
             home = self._home = self._adopt(state_of, momentum)
         elif not self._lies_there:
             position = self.gather(self._weights(state_of), out=home.position)

@@ -370,10 +370,8 @@ class CoLA(Optimizer):
     def _plan(self, call: Call, index: int) -> tuple[Sequence[Work], list[int]]:
         """What a group does, and which of its parameters move."""
         group, repeat = self.param_groups[index], self._repeats.get(index)
-        if repeat is not None and call is WHOLE:
-            works = repeat.works() if repeat.holds(group, self.state) else None
-            if works is not None:
-                return works, repeat.active
+        if repeat is not None and call is WHOLE and repeat.holds(group, self.state):
+            return repeat.works(), repeat.active
         self._repeats.pop(index, None)
         layout = self._layout(index)
         own = GroupCall(call, index, group, layout, layout.state_of, self._strict)

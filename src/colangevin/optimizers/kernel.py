@@ -103,15 +103,23 @@ class Kernel:
         return all(map(suits, self._batch.parameters))
 
     def run(
-        self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor], source: Source
+        self,
+        state_of: StateOf,
+        recipe: Recipe,
+        gradients: Sequence[Tensor],
+        source: Source,
+        asked: bool = False,
     ) -> Outcome | None:
-        """Make a call; what happened in its projections, if there are any."""
-        self._call(self._current(state_of, recipe), recipe, gradients, source)
+        """Make a call; what happened in its projections, if there are any.
+
+        With ``asked`` it is known that parameters and state lie where they did.
+        """
+        self._call(self._current(state_of, recipe, asked), recipe, gradients, source)
         return None
 
-    def _current(self, state_of: StateOf, recipe: Recipe) -> Any:
+    def _current(self, state_of: StateOf, recipe: Recipe, asked: bool) -> Any:
         """The table, which is made anew where state or momentum is another."""
-        if self._table is None or not self._is_current(state_of, recipe):
+        if self._table is None or not (asked or self._is_current(state_of, recipe)):
             self._table = self._lay_out(state_of, recipe)
         return self._table
 

@@ -41,9 +41,14 @@ class MatrixKernel(Kernel):
         return is_small(*constraint.matrix(batch.shapes[0])) and all(map(suits, batch.parameters))
 
     def run(
-        self, state_of: StateOf, recipe: Recipe, gradients: Sequence[Tensor], source: Source
+        self,
+        state_of: StateOf,
+        recipe: Recipe,
+        gradients: Sequence[Tensor],
+        source: Source,
+        asked: bool = False,
     ) -> Outcome:
-        result = self._call(self._current(state_of, recipe), recipe, gradients, source)
+        result = self._call(self._current(state_of, recipe, asked), recipe, gradients, source)
         outcome = Outcome(max(result.iterations))
         left = [i for i, what in enumerate(result.outcomes) if what != DONE]
         if not left:

@@ -20,7 +20,7 @@ from colangevin import checks
 from colangevin.integrators.dynamics import FAINT
 from colangevin.integrators.recipe import Recipe
 from colangevin.native import PLAIN, Table
-from colangevin.optimizers.batches import MOMENTUM, SLACK, STEP, StateOf
+from colangevin.optimizers.batches import STEP, WRITTEN, StateOf
 from colangevin.optimizers.noise import Source
 from colangevin.optimizers.options import NUMBERS, dynamics
 from colangevin.optimizers.step import LangevinWork, Work
@@ -171,18 +171,13 @@ class Repeat:
                 kernel.retune(self._recipe)
         return True
 
-    def works(self) -> list[LangevinWork] | None:
-        """The works with the gradients as they are now; None if memory has changed."""
-        found = []
-        for work, kernel in self._works:
-            table = None if kernel is None else kernel.table
-            if kernel is not None and not (kernel.fits() and kernel.table is table):
-                return None
-            work.outcome = None
+    def works(self) -> list[LangevinWork]:
+        """The works with the gradients as they are now, if it ``holds``."""
+        for work, _ in self._works:
+            work.outcome, work.asked = None, True
             work.gradients = [parameter.grad for parameter in work.batch.parameters]  # type: ignore[misc]
             work.source = Source(work.source.seeds, work.batch.steps())
-            found.append(work)
-        return found
+        return [work for work, _ in self._works]
 
 
 def plain(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -193,7 +188,7 @@ def plain(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _watched(own: Tensor, entry: dict[str, Any], slot: tuple[array[int], int]) -> Watched:
-    names = [key for key in (STEP, MOMENTUM, SLACK) if key in entry]
+    names = [key for key in (STEP, *WRITTEN) if key in entry]
     kept = tuple((key, entry[key], entry[key].data_ptr()) for key in names)
     place = own.data_ptr(), own.stride()
     return Watched(own, own.dtype, place, own.numel(), entry, kept, slot)

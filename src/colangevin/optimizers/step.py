@@ -65,7 +65,10 @@ def carry_out(works: Sequence[Work]) -> None:
     Raises:
         ConvergenceError: everything is as it was before.
     """
-    fallible = [work for work in works if work.fallible]
+    fallible: list[Work] = []
+    safe: list[Work] = []
+    for work in works:
+        (fallible if work.fallible else safe).append(work)
     kept = [work.snapshot() for work in fallible]
     try:
         for work in fallible:
@@ -76,10 +79,9 @@ def carry_out(works: Sequence[Work]) -> None:
         raise
     for work in fallible:
         work.count()
-    for work in works:
-        if not work.fallible:
-            work.run()
-            work.count()
+    for work in safe:
+        work.run()
+        work.count()
 
 
 @dataclass
@@ -96,6 +98,7 @@ class LangevinWork(Work):
         start: the state to start from, if it is not the one that is stored.
         counted: whether the step ends with this work, so that the count of steps goes up.
         first: whether this is the first call of the parameters.
+        asked: whether somebody has just made sure that parameters and state lie where they did.
     """
 
     batch: Batch
@@ -107,6 +110,7 @@ class LangevinWork(Work):
     start: State | None = None
     counted: bool = True
     first: bool = False
+    asked: bool = False
 
     @property
     def fallible(self) -> bool:
@@ -116,8 +120,9 @@ class LangevinWork(Work):
         constraint = self.batch.constraint
         try:
             if self.kernel is not None:
-                found = self.kernel.run(self.state_of, self.recipe, self.gradients, self.source)
-                self.outcome = found
+                self.outcome = self.kernel.run(
+                    self.state_of, self.recipe, self.gradients, self.source, self.asked
+                )
             elif self.start is None and constraint.elementwise and not constraint.fallible:
                 self._run_in_blocks()
             else:
@@ -135,7 +140,7 @@ class LangevinWork(Work):
 
     def read(self) -> tuple[State, Tensor]:
         """Where the step starts, and the gradient there."""
-        state = self.start or self.batch.read(self.state_of, self.recipe.momentum)
+        state = self.start or self.batch.read(self.state_of, self.recipe.momentum, self.asked)
         return state, self.batch.gather(self.gradients)
 
     def _run_whole(self) -> None:

@@ -6,7 +6,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -272,7 +271,9 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path, jobs):
     try:
         assert process.stdout.readline().startswith(b"1. Overfitting")
         os.killpg(process.pid, signal.SIGINT)
-        time.sleep(0.3)
+        # The rest of an epoch and a picture are still to come.
+        while b"Stopping after this epoch" not in (line := process.stdout.readline()):
+            assert line
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=600)
     finally:

@@ -25,7 +25,8 @@ def interrupt_flag(heard: Callable[[], None] = lambda: None) -> Iterator[Callabl
         return
 
     def handle(number: int, frame: object) -> None:
-        signal.signal(signal.SIGINT, previous)
+        # Not the one before: a program that was started in the background ignores Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         flag.set()
         heard()
 
@@ -39,3 +40,16 @@ def interrupt_flag(heard: Callable[[], None] = lambda: None) -> Iterator[Callabl
 def stopping_flag(console: Console) -> AbstractContextManager[Callable[[], bool]]:
     """The same, and the user is told at once that the program has heard it."""
     return interrupt_flag(lambda: console.print(STOPPING, highlight=False))
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """For the last words of a program that ends anyway: Ctrl-C would only cut them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

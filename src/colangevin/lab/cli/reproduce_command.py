@@ -15,7 +15,7 @@ from colangevin import checks
 from colangevin.errors import DataError, RecordError
 from colangevin.lab.cli.calling import program
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain, say_ended
-from colangevin.lab.cli.interrupt import stopping_flag
+from colangevin.lab.cli.interrupt import stopping_flag, uninterrupted
 from colangevin.lab.cli.job_bars import run_with_progress
 from colangevin.lab.cli.report_command import print_results, say_written, write_report
 from colangevin.lab.experiments.experiment import Experiment
@@ -89,25 +89,25 @@ def _carry_out(plan: Plan, again: str, console: Console) -> int:
         with stopping_flag(console) as interrupted:
             _announce(plan, console)
             complete = run_with_progress(plan, console, interrupted)
-        if complete:
-            results = results_of(read_records(plan.directory))
-            written = write_report([results], plan.directory)
+        if not complete:
+            return _stopped("Stopped; what is done is saved. Go on with", again, console)
+        results = results_of(read_records(plan.directory))
+        written = write_report([results], plan.directory)
     except (OSError, DataError, RecordError) as error:  # another error is a mistake of the program
         complain("reproduce", error)
         return BAD_ARGUMENT
     except KeyboardInterrupt:
         say_ended("reproduce")
         return _stopped("What was saved before is kept. Go on with", again, console)
-    if not complete:
-        return _stopped("Stopped; what is done is saved. Go on with", again, console)
     print_results(results, console)
     say_written(written, console)
     return 0
 
 
 def _stopped(words: str, again: str, console: Console) -> int:
-    console.print(words, highlight=False)
-    console.print(f"  {again}", soft_wrap=True, markup=False, highlight=False)
+    with uninterrupted():
+        console.print(words, highlight=False)
+        console.print(f"  {again}", soft_wrap=True, markup=False, highlight=False)
     return INTERRUPTED
 
 

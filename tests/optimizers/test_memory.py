@@ -9,6 +9,7 @@ from torch import nn
 
 from colangevin import Circle, CoLA, Orthogonal
 from colangevin.lab.bench.timing import scratch_bytes
+from colangevin.native import load
 from colangevin.optimizers import step
 from registry import normals
 
@@ -43,6 +44,8 @@ def test_orthogonal_steps_hold_what_they_write_over_and_one_matrix_more(
     options: dict[str, float], fused: bool | None
 ) -> None:
     """A step that fails puts weights and momenta back."""
+    if "temperature" in options and load() is None:
+        pytest.skip("without the C kernels the noise takes memory of its own")
     shapes = [(600, 20), (20, 590), (580, 20)]
     optimizer, weights = orthogonal(shapes, fused=fused, **options)
     kept = 4 * sum(weight.numel() for weight in weights) * (2 if options else 1)

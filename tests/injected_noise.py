@@ -6,8 +6,8 @@ from unittest import mock
 
 from torch import Tensor
 
-from colangevin.optimizers.layout import Layout
-from colangevin.optimizers.noise import BatchNoise
+from colangevin.optimizers.step.layout import Layout
+from colangevin.optimizers.step.noise import BatchNoise
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import colangevin as cl
 from colangevin import Circle, CoLA, ConvergenceError, Orthogonal
 from colangevin.native import Stacks, load, reason
 from colangevin.native import library as library_module
-from colangevin.optimizers import matrix_kernel
+from colangevin.optimizers.step import matrix_kernel
 from registry import normals
 
 MIXED = [(6, 3), (3, 6), (6, 3), (3, 2, 3), (4, 4)]

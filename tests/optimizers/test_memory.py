@@ -10,7 +10,7 @@ from torch import nn
 from colangevin import Circle, CoLA, Orthogonal
 from colangevin.lab.bench.timing import scratch_bytes
 from colangevin.native import load
-from colangevin.optimizers import step
+from colangevin.optimizers.step import execute as step
 from registry import normals
 
 every_way = pytest.mark.parametrize("fused", [None, False], ids=["kernel", "formulas"])

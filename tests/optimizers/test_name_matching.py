@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import colangevin as cl
-from colangevin.optimizers.name_matching import listed, matches, named_parameters, select
+from colangevin.optimizers.naming.matching import listed, matches, named_parameters, select
 from optimizer_cases import network
 
 

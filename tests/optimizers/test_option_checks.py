@@ -11,7 +11,7 @@ from torch import nn
 
 import colangevin as cl
 from colangevin import checks
-from colangevin.optimizers import replicas
+from colangevin.optimizers.distributed import replicas
 from colangevin.optimizers.option_checks import (
     SGD_FLAGS,
     check_group,

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from colangevin.constraints import Unconstrained
 from colangevin.native import fill, load
-from colangevin.optimizers import noise
-from colangevin.optimizers.batches import Batch
-from colangevin.optimizers.noise import BatchNoise, Source
+from colangevin.optimizers.step import noise
+from colangevin.optimizers.step.batches import Batch
+from colangevin.optimizers.step.noise import BatchNoise, Source
 from colangevin.random import counter, key_of, normals, uniforms
 from noise_definition import normal
 

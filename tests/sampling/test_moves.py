@@ -6,8 +6,8 @@ from torch import Tensor
 
 import colangevin as cl
 from colangevin.ensemble.streams import Stream, random_bits
-from colangevin.optimizers.batches import MOMENTUM
-from colangevin.optimizers.noise import BatchNoise, Source
+from colangevin.optimizers.step.batches import MOMENTUM
+from colangevin.optimizers.step.noise import BatchNoise, Source
 from colangevin.sampling.chains import Chains, Dynamics
 from colangevin.sampling.moves import Metropolis, Phase, fresh_momenta, refresh, turned, verlet
 from colangevin.sampling.readings import configurational, energy_errors, ratio

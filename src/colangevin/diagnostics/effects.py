@@ -11,7 +11,7 @@ from torch.func import functional_call, grad, vmap
 
 from colangevin import checks
 from colangevin.diagnostics.states import evaluating
-from colangevin.optimizers.name_matching import named_parameters, select
+from colangevin.optimizers.naming.matching import named_parameters, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from colangevin import checks
 from colangevin.diagnostics.states import States, borrowed, checked, mixed, moving, put
-from colangevin.optimizers.name_matching import named_parameters, select
+from colangevin.optimizers.naming.matching import named_parameters, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

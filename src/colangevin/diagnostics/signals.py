@@ -16,7 +16,7 @@ from torch.func import functional_call, jacrev, vmap
 
 from colangevin import checks
 from colangevin.diagnostics.states import evaluating, looked_at
-from colangevin.optimizers.name_matching import is_weight, listed, named_parameters, select
+from colangevin.optimizers.naming.matching import is_weight, listed, named_parameters, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from colangevin.optimizers.name_matching import listed, named_tensors, select
+from colangevin.optimizers.naming.matching import listed, named_tensors, select
 
 States: TypeAlias = Mapping[str, Any]
 """A state dict: tensors by name, and what modules keep besides."""

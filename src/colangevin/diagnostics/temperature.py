@@ -13,7 +13,7 @@ from colangevin import checks
 from colangevin.constraints import Unconstrained
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.step import degrees_of_freedom
+from colangevin.optimizers.step.execute import degrees_of_freedom
 from colangevin.optimizers.thermostats import is_adaptive
 from colangevin.optimizers.violation import moved_batches
 

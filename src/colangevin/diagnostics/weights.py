@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from colangevin import checks
-from colangevin.optimizers.name_matching import listed, named_parameters, select
+from colangevin.optimizers.naming.matching import listed, named_parameters, select
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

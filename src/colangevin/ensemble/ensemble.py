@@ -26,8 +26,8 @@ from colangevin.ensemble.sources import Points, source_of
 from colangevin.ensemble.training import History, fit
 from colangevin.ensemble.violations import MemberViolation, violation_of_members
 from colangevin.errors import DivergenceWarning, ProjectionWarning
-from colangevin.optimizers.kernel import wants_kernels
-from colangevin.optimizers.step import carry_out
+from colangevin.optimizers.step.execute import carry_out
+from colangevin.optimizers.step.kernel import wants_kernels
 
 NOT_READY = "give lr (and momentum) or step_size (and friction) first, see set()"
 

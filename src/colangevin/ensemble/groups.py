@@ -16,13 +16,13 @@ from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.dynamics import FAINT
 from colangevin.integrators.recipe import Recipe, joined
 from colangevin.optimizers import thermostats
-from colangevin.optimizers.batches import Batch, StateOf
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.layout import Layout
-from colangevin.optimizers.noise import Source
 from colangevin.optimizers.options import dynamics
-from colangevin.optimizers.sgld import decay
-from colangevin.optimizers.step import AdaptiveWork, LangevinWork, Work
+from colangevin.optimizers.partitioned.sgld import decay
+from colangevin.optimizers.step.batches import Batch, StateOf
+from colangevin.optimizers.step.execute import AdaptiveWork, LangevinWork, Work
+from colangevin.optimizers.step.layout import Layout
+from colangevin.optimizers.step.noise import Source
 
 COLUMNS = ("lr", "temperature", "coupling", "driving_noise")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colangevin.constraints.base import same_values
 from colangevin.ensemble.diverging import Removal
-from colangevin.optimizers.saving import copied
+from colangevin.optimizers.saving.state_dict import copied
 
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colangevin.constraints import State
 from colangevin.ensemble.groups import MemberGroup
-from colangevin.optimizers.batches import Batch, StateOf
+from colangevin.optimizers.step.batches import Batch, StateOf
 from colangevin.optimizers.violation import Violation, cotangency_of, measured, worst_of
 
 

@@ -12,18 +12,20 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin.constraints import Constraint
 from colangevin.errors import ProjectionWarning
-from colangevin.optimizers import placing, saving, thermostats
-from colangevin.optimizers.batches import STEP, StateOf
-from colangevin.optimizers.calls import WHOLE, Call, GroupCall
-from colangevin.optimizers.kernel import wants_kernels
-from colangevin.optimizers.layout import Layout
-from colangevin.optimizers.noise import REGISTER, choose_seed
+from colangevin.optimizers import thermostats
+from colangevin.optimizers.distributed.replicas import Replicas, anywhere
 from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
 from colangevin.optimizers.options import NUMBERS, OPTIONS, dynamics, resolve, resolve_defaults
-from colangevin.optimizers.private import add_one, never_compiled
-from colangevin.optimizers.repeating import Repeat
-from colangevin.optimizers.replicas import Replicas, anywhere
-from colangevin.optimizers.step import Work, carry_out
+from colangevin.optimizers.saving import state_dict as saving
+from colangevin.optimizers.step import placing
+from colangevin.optimizers.step.batches import STEP, StateOf
+from colangevin.optimizers.step.calls import WHOLE, Call, GroupCall
+from colangevin.optimizers.step.execute import Work, carry_out
+from colangevin.optimizers.step.kernel import wants_kernels
+from colangevin.optimizers.step.layout import Layout
+from colangevin.optimizers.step.noise import REGISTER, choose_seed
+from colangevin.optimizers.step.repeating import Repeat
+from colangevin.optimizers.torch_compat import add_one, never_compiled
 from colangevin.optimizers.violation import Violation, not_finite, violation_of
 
 OWN = ("_given", "_strict", "_native", "_replicas", "_seeded")

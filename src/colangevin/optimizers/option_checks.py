@@ -16,7 +16,7 @@ from torch import Tensor
 from colangevin import checks
 from colangevin.integrators.scheme import parse
 from colangevin.optimizers import thermostats
-from colangevin.optimizers.name_matching import suggestion
+from colangevin.optimizers.naming.matching import suggestion
 from colangevin.optimizers.options import OPTIONS
 
 METADATA = (

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from colangevin import checks
 from colangevin.constraints import Constraint, Unconstrained
 from colangevin.errors import ConstraintError
-from colangevin.optimizers.groups import parameter_groups
+from colangevin.optimizers.naming.groups import parameter_groups
 
 
 def penalty(model: nn.Module, rules: Mapping[Any, Constraint | None], strength: float) -> Tensor:

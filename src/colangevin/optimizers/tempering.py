@@ -12,9 +12,9 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.optimizers import thermostats
-from colangevin.optimizers.batches import MOMENTUM, SLACK_MOMENTUM
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.noise import check_seed
+from colangevin.optimizers.step.batches import MOMENTUM, SLACK_MOMENTUM
+from colangevin.optimizers.step.noise import check_seed
 from colangevin.random import key_of
 
 SLOW = 0.6

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from colangevin.constraints import Constraint, State
 from colangevin.errors import ConvergenceError
-from colangevin.optimizers.batches import MOMENTUM, STEP, Batch, StateOf, work_dtype
-from colangevin.optimizers.placing import names_of
-from colangevin.optimizers.private import local_of
+from colangevin.optimizers.step.batches import MOMENTUM, STEP, Batch, StateOf, work_dtype
+from colangevin.optimizers.step.placing import names_of
+from colangevin.optimizers.torch_compat import local_of
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.layout import Layout
+    from colangevin.optimizers.step.layout import Layout
 
 
 class Violation(NamedTuple):

@@ -16,8 +16,8 @@ from colangevin.ensemble.groups import MemberGroup, finite
 from colangevin.errors import ConvergenceError, DivergenceError
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers import CoLA, parameter_groups
-from colangevin.optimizers.batches import MOMENTUM, SLACK_MOMENTUM, Batch
-from colangevin.optimizers.step import degrees_of_freedom
+from colangevin.optimizers.step.batches import MOMENTUM, SLACK_MOMENTUM, Batch
+from colangevin.optimizers.step.execute import degrees_of_freedom
 from colangevin.sampling.targets import Target
 
 Weights = dict[str, Tensor]

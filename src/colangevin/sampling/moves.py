@@ -20,7 +20,7 @@ from colangevin.constraints import State
 from colangevin.ensemble.streams import Stream, random_bits
 from colangevin.errors import ConvergenceError
 from colangevin.integrators.dynamics import Action, DriftBy, ImpulseBy, advance
-from colangevin.optimizers.noise import BatchNoise, Source
+from colangevin.optimizers.step.noise import BatchNoise, Source
 from colangevin.sampling.chains import Chains, Part, weights_of
 
 FRESH = 1 << 20

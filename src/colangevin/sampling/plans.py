@@ -11,7 +11,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.integrators.scheme import parse
-from colangevin.optimizers.noise import check_seed
+from colangevin.optimizers.step.noise import check_seed
 from colangevin.random import key_of
 
 Observable: TypeAlias = "Callable[[dict[str, Tensor]], Tensor]"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.optimizers.noise import checksum
+from colangevin.optimizers.step.noise import checksum
 from colangevin.sampling import storage
 from colangevin.sampling.chains import Chains
 from colangevin.sampling.descent import Descent

@@ -15,11 +15,11 @@ from torch.optim.optimizer import Optimizer
 
 from colangevin import checks
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.saving import copied
-from colangevin.optimizers.spread import PREFIX, Spread
+from colangevin.optimizers.multirate.spread import PREFIX, Spread
+from colangevin.optimizers.saving.state_dict import copied
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.multirate import Multirate
+    from colangevin.optimizers.multirate.multirate import Multirate
 
 Entries = dict[Tensor, dict[str, Any]]
 OLD_FORM = {"fast", "slow", "period", "drift", "steps"}

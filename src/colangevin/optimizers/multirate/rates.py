@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from colangevin import checks
-from colangevin.optimizers.name_matching import (
+from colangevin.optimizers.naming.matching import (
     is_bias,
     label,
     module_name,

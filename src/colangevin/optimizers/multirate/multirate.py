@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from colangevin import checks
-from colangevin.optimizers import rate_saving
-from colangevin.optimizers.freezing import Frozen
-from colangevin.optimizers.saving import looked_at, packed_by
-from colangevin.optimizers.spread import Spread, spread_of
+from colangevin.optimizers.multirate import saving as rate_saving
+from colangevin.optimizers.multirate.freezing import Frozen
+from colangevin.optimizers.multirate.spread import Spread, spread_of
+from colangevin.optimizers.saving.state_dict import looked_at, packed_by
 
 
 class Multirate(Optimizer):

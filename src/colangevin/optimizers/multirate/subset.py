@@ -13,9 +13,9 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin import checks
 from colangevin.integrators.recipe import direction as direction_of
-from colangevin.optimizers.noise import check_seed, choose_seed
-from colangevin.optimizers.rate_saving import is_rehearsal
-from colangevin.optimizers.saving import copied, looked_at, packed_by
+from colangevin.optimizers.multirate.saving import is_rehearsal
+from colangevin.optimizers.saving.state_dict import copied, looked_at, packed_by
+from colangevin.optimizers.step.noise import check_seed, choose_seed
 from colangevin.random import key_of, uniforms
 
 MOMENTUM, SLOW, HIDDEN = "momentum_buffer", "slow", "hidden"

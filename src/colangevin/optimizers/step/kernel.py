@@ -14,10 +14,10 @@ from torch import Tensor
 from colangevin.constraints import Circle, Constraint, Outcome, Unconstrained
 from colangevin.integrators.recipe import Recipe
 from colangevin.native import Stacks, Table, load, reason, suits
-from colangevin.optimizers.batches import MOMENTUM, SLACK, Batch, StateOf
+from colangevin.optimizers.step.batches import MOMENTUM, SLACK, Batch, StateOf
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.noise import Source
+    from colangevin.optimizers.step.noise import Source
 
 LOGGER = logging.getLogger("colangevin")
 

@@ -24,10 +24,10 @@ from torch import distributed as dist
 
 from colangevin import checks
 from colangevin.errors import ReplicaError
-from colangevin.optimizers.noise import bit_sum
 from colangevin.optimizers.options import OPTIONS
-from colangevin.optimizers.placing import names_of
-from colangevin.optimizers.private import is_sharded, local_of, shared_store
+from colangevin.optimizers.step.noise import bit_sum
+from colangevin.optimizers.step.placing import names_of
+from colangevin.optimizers.torch_compat import is_sharded, local_of, shared_store
 
 PIPELINE = (
     "for processes that train different parameters (ZeroRedundancyOptimizer, or a model of its "

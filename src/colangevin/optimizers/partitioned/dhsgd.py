@@ -11,9 +11,9 @@ from torch import Tensor
 
 from colangevin.integrators.dynamics import OverdampedBy
 from colangevin.integrators.recipe import direction
-from colangevin.optimizers.calls import Call
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.method_parts import Parts, dress, pair
+from colangevin.optimizers.partitioned.method_parts import Parts, dress, pair
+from colangevin.optimizers.step.calls import Call
 
 
 class DHSGD(CoLA):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import Tensor, nn
 
 from colangevin import checks
-from colangevin.optimizers.name_matching import (
+from colangevin.optimizers.naming.matching import (
     NamedParameter,
     Pattern,
     is_bias,

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.func import vmap
 
 from colangevin.constraints import Constraint, State
-from colangevin.optimizers.private import copy_all
+from colangevin.optimizers.torch_compat import copy_all
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.shards import ShardedWeight
+    from colangevin.optimizers.distributed.shards import ShardedWeight
 
 StateOf: TypeAlias = MutableMapping[Tensor, Any]
 

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 
 from colangevin.constraints import Constraint, Unconstrained
 from colangevin.errors import ConstraintError
-from colangevin.optimizers import placing
-from colangevin.optimizers.layout import Layout
-from colangevin.optimizers.name_matching import (
+from colangevin.optimizers.naming.matching import (
     NamedParameter,
     is_weight,
     label,
@@ -20,6 +18,8 @@ from colangevin.optimizers.name_matching import (
     named_parameters,
     take,
 )
+from colangevin.optimizers.step import placing
+from colangevin.optimizers.step.layout import Layout
 
 NORMALISATIONS = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
 """Words in the names of the types of normalisation layers."""

@@ -12,10 +12,10 @@ from torch.optim.optimizer import Optimizer
 
 from colangevin import checks
 from colangevin.integrators.recipe import direction
-from colangevin.optimizers.batches import HALF
-from colangevin.optimizers.calls import WHOLE, Call
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.private import is_sharded, local_of
+from colangevin.optimizers.step.batches import HALF
+from colangevin.optimizers.step.calls import WHOLE, Call
+from colangevin.optimizers.torch_compat import is_sharded, local_of
 
 PREFIX = "multirate"
 WAY, PARTS, DONE, RATE = (f"{PREFIX}_{name}" for name in ("way", "parts", "done", "rate"))

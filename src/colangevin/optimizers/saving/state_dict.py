@@ -15,7 +15,8 @@ from torch.optim.optimizer import Optimizer
 from colangevin.constraints import Constraint
 from colangevin.constraints.base import same_values
 from colangevin.constraints.circle import RADIUS
-from colangevin.optimizers.batches import (
+from colangevin.optimizers.option_checks import check_group
+from colangevin.optimizers.step.batches import (
     MASTER,
     MOMENTUM,
     SLACK,
@@ -24,13 +25,12 @@ from colangevin.optimizers.batches import (
     StateOf,
     work_dtype,
 )
-from colangevin.optimizers.option_checks import check_group
-from colangevin.optimizers.placing import names_of
-from colangevin.optimizers.private import is_sharded
+from colangevin.optimizers.step.placing import names_of
+from colangevin.optimizers.torch_compat import is_sharded
 
 if TYPE_CHECKING:
     from colangevin.optimizers.cola import CoLA
-    from colangevin.optimizers.layout import Layout
+    from colangevin.optimizers.step.layout import Layout
 
 
 def pack(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:

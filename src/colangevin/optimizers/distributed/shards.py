@@ -20,8 +20,8 @@ from torch import distributed as dist
 
 from colangevin.constraints import Constraint
 from colangevin.constraints.sums import ALONE, Alone, Cut
-from colangevin.optimizers.batches import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, StateOf
-from colangevin.optimizers.private import is_sharded, local_of
+from colangevin.optimizers.step.batches import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, StateOf
+from colangevin.optimizers.torch_compat import is_sharded, local_of
 
 
 class Place(NamedTuple):

@@ -20,13 +20,13 @@ from colangevin import checks
 from colangevin.integrators.dynamics import FAINT
 from colangevin.integrators.recipe import Recipe
 from colangevin.native import PLAIN, Table
-from colangevin.optimizers.batches import STEP, WRITTEN, StateOf
-from colangevin.optimizers.noise import Source
 from colangevin.optimizers.options import NUMBERS, dynamics
-from colangevin.optimizers.step import LangevinWork, Work
+from colangevin.optimizers.step.batches import STEP, WRITTEN, StateOf
+from colangevin.optimizers.step.execute import LangevinWork, Work
+from colangevin.optimizers.step.noise import Source
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.layout import Layout
+    from colangevin.optimizers.step.layout import Layout
 
 read_numbers = operator.itemgetter(*NUMBERS)
 UNREAD = (*NUMBERS, "params", "constraint", "fallbacks", "iterations")

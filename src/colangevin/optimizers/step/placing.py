@@ -16,8 +16,8 @@ from torch.nn.parameter import is_lazy
 from colangevin.constraints import Constraint
 from colangevin.constraints.base import tolerance_for
 from colangevin.errors import ConstraintError
-from colangevin.optimizers.batches import HALF, MASTER, SLACK, Batch, StateOf, work_dtype
-from colangevin.optimizers.private import copy_all, is_sharded
+from colangevin.optimizers.step.batches import HALF, MASTER, SLACK, Batch, StateOf, work_dtype
+from colangevin.optimizers.torch_compat import copy_all, is_sharded
 
 LOGGER = logging.getLogger("colangevin")
 

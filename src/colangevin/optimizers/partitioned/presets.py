@@ -14,7 +14,14 @@ import math
 from typing import Any
 
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.method_parts import Parts, PerPart, dress, for_part, pair, read_parts
+from colangevin.optimizers.partitioned.method_parts import (
+    Parts,
+    PerPart,
+    dress,
+    for_part,
+    pair,
+    read_parts,
+)
 
 
 class Langevin(CoLA):

@@ -23,11 +23,11 @@ from colangevin.integrators.dynamics import advance
 from colangevin.integrators.recipe import Recipe, direction
 from colangevin.integrators.scheme import Move
 from colangevin.integrators.stretches import stretch
-from colangevin.optimizers.batches import Batch, StateOf
-from colangevin.optimizers.noise import BatchNoise, Source
+from colangevin.optimizers.step.batches import Batch, StateOf
+from colangevin.optimizers.step.noise import BatchNoise, Source
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.kernel import Kernel
+    from colangevin.optimizers.step.kernel import Kernel
 
 BLOCK = 7 << 14
 """Numbers in a block. Smaller ones are bound by calls; temporaries of twice this size are given

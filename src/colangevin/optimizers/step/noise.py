@@ -18,7 +18,7 @@ from colangevin.native import fill
 from colangevin.random import key_of, normals
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.batches import Batch
+    from colangevin.optimizers.step.batches import Batch
 
 DRAWS = 64
 """Draws that belong to one stretch of a call."""

@@ -11,12 +11,14 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from colangevin.constraints.circle import RADIUS
-from colangevin.optimizers import placing, saving, thermostats
-from colangevin.optimizers.batches import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, STEP
+from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.layout import Layout
+from colangevin.optimizers.distributed.shards import laid_like
 from colangevin.optimizers.options import dynamics
-from colangevin.optimizers.shards import laid_like
+from colangevin.optimizers.saving import state_dict as saving
+from colangevin.optimizers.step import placing
+from colangevin.optimizers.step.batches import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, STEP
+from colangevin.optimizers.step.layout import Layout
 
 Momenta: TypeAlias = "dict[Tensor, Tensor]"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from colangevin import checks
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.method_parts import Parts, dress, read_parts
+from colangevin.optimizers.partitioned.method_parts import Parts, dress, read_parts
 
 
 class SGLD(CoLA):

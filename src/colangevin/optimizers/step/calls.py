@@ -15,14 +15,15 @@ from colangevin.integrators.dynamics import FAINT, Action, ImpulseBy, Overdamped
 from colangevin.integrators.recipe import Recipe
 from colangevin.integrators.scheme import Impulse, Move
 from colangevin.integrators.stretches import stretch
-from colangevin.optimizers import placing, thermostats
-from colangevin.optimizers.batches import Batch, StateOf
-from colangevin.optimizers.noise import DRAWS, Source
+from colangevin.optimizers import thermostats
 from colangevin.optimizers.option_checks import refuse_unread
-from colangevin.optimizers.step import AdaptiveWork, LangevinWork, Work
+from colangevin.optimizers.step import placing
+from colangevin.optimizers.step.batches import Batch, StateOf
+from colangevin.optimizers.step.execute import AdaptiveWork, LangevinWork, Work
+from colangevin.optimizers.step.noise import DRAWS, Source
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.layout import Layout
+    from colangevin.optimizers.step.layout import Layout
 
 
 class Call(NamedTuple):

@@ -14,14 +14,15 @@ from colangevin.errors import ConstraintError
 from colangevin.integrators.dynamics import Dynamics
 from colangevin.integrators.recipe import Recipe
 from colangevin.native import suits
-from colangevin.optimizers import placing, thermostats
-from colangevin.optimizers.batches import Batch, StateOf
-from colangevin.optimizers.kernel import Kernel
-from colangevin.optimizers.matrix_kernel import MatrixKernel
-from colangevin.optimizers.noise import SEEDS
+from colangevin.optimizers import thermostats
+from colangevin.optimizers.distributed.shards import Entries, ShardedWeight, whole_of
 from colangevin.optimizers.options import dynamics
-from colangevin.optimizers.private import is_sharded, stamp
-from colangevin.optimizers.shards import Entries, ShardedWeight, whole_of
+from colangevin.optimizers.step import placing
+from colangevin.optimizers.step.batches import Batch, StateOf
+from colangevin.optimizers.step.kernel import Kernel
+from colangevin.optimizers.step.matrix_kernel import MatrixKernel
+from colangevin.optimizers.step.noise import SEEDS
+from colangevin.optimizers.torch_compat import is_sharded, stamp
 from colangevin.random import key_of
 
 LARGE = 1 << 14

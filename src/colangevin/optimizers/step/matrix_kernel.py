@@ -17,9 +17,9 @@ from colangevin.constraints import Constraint, Orthogonal, Outcome, State
 from colangevin.integrators.dynamics import advance
 from colangevin.integrators.recipe import Recipe, direction
 from colangevin.native import DONE, Stacks, is_small, suits
-from colangevin.optimizers.batches import MOMENTUM, Batch, StateOf
-from colangevin.optimizers.kernel import Kernel
-from colangevin.optimizers.noise import BatchNoise, Source
+from colangevin.optimizers.step.batches import MOMENTUM, Batch, StateOf
+from colangevin.optimizers.step.kernel import Kernel
+from colangevin.optimizers.step.noise import BatchNoise, Source
 
 
 class MatrixKernel(Kernel):

@@ -1,0 +1,1 @@
+"""Optimizers at several rates."""

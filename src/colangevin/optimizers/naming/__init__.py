@@ -1,0 +1,1 @@
+"""From names of parameters to groups."""

@@ -1,0 +1,1 @@
+"""Groups with methods of their own, and the methods of the sources."""

@@ -1,0 +1,1 @@
+"""State dicts, and the transfer of state between optimizers."""

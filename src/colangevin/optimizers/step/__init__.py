@@ -1,0 +1,1 @@
+"""One step: plans, buckets, kernels and noise."""

@@ -41,7 +41,7 @@ SUMS = ("plus", ".add", ".add_", ".sub", ".sub_")
 TYPES = "TYPE_CHECKING"
 OTHER_USES = {"temperature._reading", "tempering._energy"}
 """A second derivative, and an energy."""
-ROUTES = {"_call": "kernel", "_run_in_blocks": "blocks", "_run_whole": "whole"}
+ROUTES = {"_call": "kernel", "_by_formulas": "formulas"}
 BEFORE = {
     "circle, eager, τ = 0": 25,
     "circle, eager, τ = 0, lr changed": 69,
@@ -178,8 +178,12 @@ def _decays(function: ast.FunctionDef) -> Iterator[bool]:
 
 def imports(package: str) -> dict[str, set[str]]:
     """The modules of a package that each of them imports when it runs."""
-    found: dict[str, set[str]] = {path.stem: set() for path in files(package)}
-    for path in files(package):
+    root = SOURCE / package
+    names = {
+        path: ".".join(path.relative_to(root).with_suffix("").parts) for path in files(package)
+    }
+    found: dict[str, set[str]] = {name: set() for name in names.values()}
+    for path, name in names.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         typing = [
             n for n in ast.walk(tree) if isinstance(n, ast.If) and TYPES in ast.unparse(n.test)
@@ -187,11 +191,12 @@ def imports(package: str) -> dict[str, set[str]]:
         skipped = {node for block in typing for node in ast.walk(block)}
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node not in skipped and node.module:
-                if node.module == f"colangevin.{package}":
-                    found[path.stem] |= {alias.name for alias in node.names} & found.keys()
-                elif node.module.startswith(f"colangevin.{package}."):
-                    found[path.stem].add(node.module.rsplit(".", 1)[-1])
-    return {name: own for name, own in found.items() if name != "__init__"}
+                inside = f"{node.module}.".removeprefix(f"colangevin.{package}.")
+                if not f"{node.module}.".startswith(f"colangevin.{package}."):
+                    continue
+                modules = {inside + alias.name for alias in node.names} | {inside.rstrip(".")}
+                found[name] |= modules & found.keys()
+    return {name: own for name, own in found.items() if not name.endswith("__init__")}
 
 
 def levels(graph: dict[str, set[str]]) -> tuple[list[str], int]:

@@ -6,8 +6,8 @@ from unittest import mock
 
 from torch import Tensor
 
-from colangevin.optimizers.step.layout import Layout
-from colangevin.optimizers.step.noise import BatchNoise
+from colangevin.optimizers.step import plan
+from colangevin.optimizers.step.noise import Noise
 
 
 @contextmanager
@@ -17,8 +17,8 @@ def noise_from(draw: Callable[[Tensor], Tensor]) -> Iterator[None]:
     The C kernels make their normals themselves, so the steps are made without them.
     """
     with (
-        mock.patch.object(BatchNoise, "draw", lambda self, like: draw(like)),
-        mock.patch.object(Layout, "kernel", lambda self, batch: None),
+        mock.patch.object(Noise, "draw", lambda self, like: draw(like)),
+        mock.patch.object(plan, "kernel_for", lambda bucket: None),
     ):
         yield
 

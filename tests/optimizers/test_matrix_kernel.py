@@ -13,7 +13,7 @@ import colangevin as cl
 from colangevin import Circle, CoLA, ConvergenceError, Orthogonal
 from colangevin.native import Stacks, load, reason
 from colangevin.native import library as library_module
-from colangevin.optimizers.step import matrix_kernel
+from colangevin.optimizers.step import kernels as step_kernels
 from registry import normals
 
 MIXED = [(6, 3), (3, 6), (6, 3), (3, 2, 3), (4, 4)]
@@ -341,13 +341,13 @@ def test_the_formulas_are_asked_only_for_what_is_left(
 ) -> None:
     """The second of three matrices has a gradient that throws it far; its noise is its own."""
     moved = []
-    advance = matrix_kernel.advance
+    advance = step_kernels.advance
 
     def spy(constraint: Any, state: Any, *arguments: Any) -> Any:
         moved.append(len(state.position))
         return advance(constraint, state, *arguments)
 
-    monkeypatch.setattr(matrix_kernel, "advance", spy)
+    monkeypatch.setattr(step_kernels, "advance", spy)
     constraint = Orthogonal(batch_dims=len(shapes[0]) - 2)
     options = {"lr": 0.01, "momentum": 0.9, "temperature": 1e-2, "weight_decay": 0.1, "seed": 5}
     found = []

@@ -241,10 +241,11 @@ class TestANewOption:
         for _ in range(4):
             weight.grad = torch.ones(2)
             optimizer.step()
-        kept = optimizer._repeats[0]
+        plan = optimizer._plans[0]
+        kept = plan._values
         optimizer.param_groups[0]["patience"] = 4
         optimizer.step()
-        assert optimizer._repeats[0] is not kept
+        assert optimizer._plans[0] is plan and plan._values != kept
 
     def test_is_compared_between_replicas(self) -> None:
         group = cl.CoLA([nn.Parameter(torch.ones(2))], lr=0.1).param_groups[0]

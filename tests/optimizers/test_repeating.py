@@ -12,7 +12,8 @@ from colangevin.native import load
 
 
 def repeats_cleared(optimizer: cl.CoLA) -> None:
-    optimizer._repeats.clear()
+    for plan in optimizer._plans.values():
+        plan.leave(optimizer._marks)
 
 
 def run(change, clear: bool, **options) -> list[float]:
@@ -143,12 +144,12 @@ def test_a_schedule_changes_the_numbers_of_the_same_works(name, constraint, fuse
             number = SCHEDULES[name](step)
             held.fill_(number)
             group[name] = held if tensor else number
-            kept = optimizer._repeats.get(0)
+            kept = optimizer._plans.get(0)
             if clear:
                 repeats_cleared(optimizer)
             weight.grad = weight.detach().clone()
             optimizer.step()
-            assert clear or step < 3 or optimizer._repeats[0] is kept
+            assert clear or step < 3 or optimizer._plans[0] is kept
         found.append(weight.detach().clone())
     assert torch.equal(*found)
 
@@ -218,20 +219,22 @@ def test_a_replaced_constraint_may_be_looked_at_before_the_step(old, new) -> Non
 
 
 @pytest.mark.skipif(load() is None, reason="only kernels repeat a step by themselves")
-def test_a_step_that_repeats_makes_no_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = [nn.Parameter(torch.full((3,), 0.3)) for _ in range(2)]
     groups = [{"params": weights[:1], "constraint": cl.Circle(1.0)}, {"params": weights[1:]}]
     optimizer = cl.CoLA(groups, lr=0.1, momentum=0.5)
     planned = []
-    plan = optimizer._plan
-    monkeypatch.setattr(optimizer, "_plan", lambda *given: planned.append(given) or plan(*given))
+    new_plan = optimizer._new_plan
+    monkeypatch.setattr(
+        optimizer, "_new_plan", lambda *given: planned.append(given) or new_plan(*given)
+    )
     for step in range(6):
         for weight in weights:
             weight.grad = torch.ones(3) if step != 4 else torch.ones(6)[::2]
         optimizer.step()
         if step == 3:
-            assert len(planned) == 4  # the first two steps, which differ, of two groups
-    assert len(planned) == 6  # a gradient that lies in another way is copied first
+            assert len(planned) == 2  # one for each group
+    assert len(planned) == 2  # a gradient may lie in another way
     assert [int(optimizer.state[weight]["step"]) for weight in weights] == [6, 6]
 
 

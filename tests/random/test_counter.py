@@ -7,8 +7,8 @@ from torch import Tensor
 from colangevin.constraints import Unconstrained
 from colangevin.native import fill, load
 from colangevin.optimizers.step import noise
-from colangevin.optimizers.step.batches import Batch
-from colangevin.optimizers.step.noise import BatchNoise, Source
+from colangevin.optimizers.step.bucket import Bucket
+from colangevin.optimizers.step.noise import Noise
 from colangevin.random import counter, key_of, normals, uniforms
 from noise_definition import normal
 
@@ -77,8 +77,8 @@ def test_keys_differ_in_every_part() -> None:
 
 def drawn(dtype: torch.dtype) -> Tensor:
     weight = torch.zeros(SIZE, dtype=dtype)
-    batch = Batch(Unconstrained(), [weight], ["weight"], [2])
-    return BatchNoise(batch, Source([1], [3], 4)).draw(weight)
+    bucket = Bucket(Unconstrained(), [weight], ["weight"], [2])
+    return Noise(bucket, [1], [3], 4).draw(weight)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -6,8 +6,8 @@ from torch import Tensor
 
 import colangevin as cl
 from colangevin.ensemble.streams import Stream, random_bits
-from colangevin.optimizers.step.batches import MOMENTUM
-from colangevin.optimizers.step.noise import BatchNoise, Source
+from colangevin.optimizers.step.bucket import MOMENTUM
+from colangevin.optimizers.step.noise import Noise
 from colangevin.sampling.chains import Chains, Dynamics
 from colangevin.sampling.moves import Metropolis, Phase, fresh_momenta, refresh, turned, verlet
 from colangevin.sampling.readings import configurational, energy_errors, ratio
@@ -48,12 +48,12 @@ def test_the_tested_step_follows_its_literal_form() -> None:
     moving = chains(*GEOMETRIES["sphere"], cubic, 0.9)
     refresh(moving)
     tested = Metropolis(moving)
-    batch = moving.groups[0].batches[0]
+    bucket = moving.groups[0].buckets[0]
     entry = moving.ensemble._state[moving.weights["q"]]
     q, p = moving.weights["q"].clone(), -0.9 * entry[MOMENTUM].clone()
     verdicts = []
     for step in range(12):
-        normals = BatchNoise(batch, Source(SEEDS, [step])).draw(torch.zeros(3, 3).double())
+        normals = Noise(bucket, SEEDS, [step]).draw(torch.zeros(3, 3).double())
         bits = random_bits(SEEDS, Stream.TEST, step, 1)[:, 0]
         levels = ((bits >> 11) & (2**53 - 1)).double() * 2.0**-53
         # The sign of the noise is that of the momenta in the engine, v = -p/h.

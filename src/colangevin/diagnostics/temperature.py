@@ -15,7 +15,7 @@ from colangevin.integrators.recipe import direction
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.step.execute import degrees_of_freedom
 from colangevin.optimizers.thermostats import is_adaptive
-from colangevin.optimizers.violation import moved_batches
+from colangevin.optimizers.violation import moved_buckets
 
 
 @torch.no_grad()
@@ -43,16 +43,15 @@ def kinetic_temperature(optimizer: CoLA) -> list[float | None]:
 
 
 def _kinetic(optimizer: CoLA, index: int) -> float | None:
-    layout = optimizer._layout(index)
-    layout.fetch()
-    state_of = layout.state_of
-    batches = [batch for batch, momentum in moved_batches(layout, state_of) if momentum]
-    freedom = degrees_of_freedom(batches)
-    if freedom == 0 or not any(max(batch.ages(state_of, True)[0]) for batch in batches):
+    plan, state_of = optimizer._view(index), optimizer.state
+    buckets = [bucket for bucket, momentum in moved_buckets(plan, state_of) if momentum]
+    states = [bucket.look(state_of, momentum=True) for bucket in buckets]
+    freedom = degrees_of_freedom(buckets)
+    if freedom == 0 or not any(max(bucket.steps()) for bucket in buckets):
         return None
     energy = sum(
-        float(batch.per_member(batch.constraint.kinetic_terms(batch.read(state_of, momentum=True))))
-        for batch in batches
+        float(bucket.per_member(bucket.constraint.kinetic_terms(state)))
+        for bucket, state in zip(buckets, states, strict=True)
     )
     return 2.0 * float(optimizer.param_groups[index]["lr"]) * energy / freedom
 

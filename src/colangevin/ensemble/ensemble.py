@@ -6,7 +6,6 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -26,8 +25,8 @@ from colangevin.ensemble.sources import Points, source_of
 from colangevin.ensemble.training import History, fit
 from colangevin.ensemble.violations import MemberViolation, violation_of_members
 from colangevin.errors import DivergenceWarning, ProjectionWarning
-from colangevin.optimizers.step.execute import carry_out
-from colangevin.optimizers.step.kernel import wants_kernels
+from colangevin.optimizers.step.execute import execute
+from colangevin.optimizers.step.kernels import wants_kernels
 
 NOT_READY = "give lr (and momentum) or step_size (and friction) first, see set()"
 
@@ -176,8 +175,7 @@ class Ensemble:
             raise
         self._options, self._ready = options, True
         for part in self._groups:
-            for batch in part.batches:
-                batch.prepare(self._state, part.momentum)
+            part.attach()
 
     # --- training -------------------------------------------------------------------------
 
@@ -237,13 +235,13 @@ class Ensemble:
     @torch.no_grad()
     def walk(self, found: Found) -> None:
         """Make one step of every member with the gradients of ``slopes``."""
-        works = [
-            group.works(found.gradients, self._own_seeds, self.steps, self._state)
+        plans = [
+            plan
             for group in self._groups
+            for plan in group.ready(found.gradients, self._own_seeds, self.steps)
         ]
-        carry_out([*chain.from_iterable(works)])
-        pairs = zip(self._groups, works, strict=True)
-        fallbacks = sum(group.finish(own).fallbacks for group, own in pairs)
+        execute(plans)
+        fallbacks = sum(group.finish().fallbacks for group in self._groups)
         for name, tensor in found.buffers.items():
             self._buffers[name].copy_(tensor)
         if any(not group.rests for group in self._groups):

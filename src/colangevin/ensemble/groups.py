@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,10 +19,8 @@ from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.partitioned.sgld import decay
-from colangevin.optimizers.step.batches import Batch, StateOf
-from colangevin.optimizers.step.execute import AdaptiveWork, LangevinWork, Work
-from colangevin.optimizers.step.layout import Layout
-from colangevin.optimizers.step.noise import Source
+from colangevin.optimizers.step.bucket import Bucket, StateOf
+from colangevin.optimizers.step.plan import Plan
 
 COLUMNS = ("lr", "temperature", "coupling", "driving_noise")
 
@@ -59,7 +57,7 @@ class MemberGroup:
         self.iterations = self.fallbacks = 0
         self.resting: Tensor | None = None  # members whose gradient was not finite
         self._recipes: dict[bool, Recipe] = {}
-        self._layout: Layout | None = None
+        self._plan: Plan | None = None
 
     @functools.cached_property
     def adaptive(self) -> bool:
@@ -72,7 +70,7 @@ class MemberGroup:
     # --- tensors ----------------------------------------------------------------------------
 
     def lay_out(self, tensors: Mapping[str, Tensor], state_of: StateOf, native: bool) -> None:
-        """Divide the stacked parameters into batches, and make their state."""
+        """Divide the stacked parameters into buckets, and make their state."""
         owns = [self._merged(i, tensors[name]) for i, name in enumerate(self.names)]
         constraint = owns[0] if owns and owns[0] is not None else self._joint()
         group = {
@@ -81,11 +79,15 @@ class MemberGroup:
             "constraint": constraint,
         }
         members = len(self.options)
-        # The kernels know no adaptive thermostat; without them every parameter is a batch.
+        # The kernels know no adaptive thermostat; without them every parameter is a bucket.
         native = native and not self.adaptive
-        self._layout = Layout(group, self._ordinals, {}, native, members, owns)
-        for batch in self.batches:
-            batch.prepare(state_of, self.momentum)
+        self._plan = Plan(group, self._ordinals, state_of, native, members, owns)
+        self._plan.keeper = vars(self)
+        self.attach()
+
+    def attach(self) -> None:
+        """Make the state that the settings need, and join it."""
+        self.plan.attach_members(self.momentum, self.adaptive)
 
     def _merged(self, index: int, tensor: Tensor) -> Constraint | None:
         found = [geometries[index] for geometries in self._geometries]
@@ -102,20 +104,19 @@ class MemberGroup:
         return constraints[0].for_members(constraints, 0)
 
     @property
-    def layout(self) -> Layout:
-        """Where the parameters lie."""
-        assert self._layout is not None
-        return self._layout
+    def plan(self) -> Plan:
+        """What moves in a step."""
+        assert self._plan is not None
+        return self._plan
 
     @property
-    def batches(self) -> list[Batch]:
-        """The batches of all parameters."""
-        return [batch for _, batch in self.layout.batches]
+    def buckets(self) -> list[Bucket]:
+        """The buckets of all parameters."""
+        return self.plan.buckets
 
     def describe(self) -> list[dict[str, Any]]:
         """Plain values that identify the geometries."""
-        constraints = [batch.constraint for batch in self.batches]
-        return [constraint.describe() for constraint in constraints]
+        return [bucket.constraint.describe() for bucket in self.buckets]
 
     # --- settings -----------------------------------------------------------------------------
 
@@ -180,40 +181,23 @@ class MemberGroup:
 
     # --- the step -----------------------------------------------------------------------------
 
-    def works(
-        self, gradients: Mapping[str, Tensor], seeds: Sequence[int], step: int, state_of: StateOf
-    ) -> list[Work]:
-        """What a step does to the group."""
+    def ready(self, gradients: Mapping[str, Tensor], seeds: Sequence[int], step: int) -> list[Plan]:
+        """The plan of a step; none if all members rest."""
         if self.rests:
             return []
-        slopes = [gradients[name] for name in self.names]
-        works = [
-            self._work(batch, [slopes[i] for i in indices], seeds, step, state_of)
-            for indices, batch in self.layout.batches
-        ]
-        if not self.adaptive:
-            return list(works)
-        assert self.friction is not None
-        fresh = [step == 0] * len(works)
-        keeper: MutableMapping[str, Any] = vars(self)
-        return [AdaptiveWork(self._adaptive(), works, fresh, self.friction, (0, 1), keeper)]
-
-    def _work(
-        self,
-        batch: Batch,
-        slopes: list[Tensor],
-        seeds: Sequence[int],
-        step: int,
-        state_of: StateOf,
-    ) -> LangevinWork:
+        plan, fresh = self.plan, step == 0
+        plan.seeds, plan.made = seeds, step
         if self.adaptive:
-            recipe, kernel = Recipe((), True, self._column("weight_decay")), None
+            plan.settings = self._adaptive()
+            plan.recipes[fresh] = Recipe((), True, self._column("weight_decay"))
         else:
-            recipe, kernel = self._recipe(step == 0), self.layout.kernel(batch)
-        if batch.constraint.fallible:
-            slopes = [self._rested(slope) for slope in slopes]
-        source = Source(seeds, [step] * len(slopes))
-        return LangevinWork(batch, recipe, slopes, source, state_of, kernel, counted=False)
+            plan.recipes[fresh] = self._recipe(fresh)
+        for bucket in plan.buckets:
+            bucket.fresh = fresh
+            slopes = [gradients[name] for name in bucket.names]
+            still = bucket.constraint.fallible
+            bucket.gradients = [self._rested(slope) for slope in slopes] if still else list(slopes)
+        return [plan]
 
     def _rested(self, slope: Tensor) -> Tensor:
         """The slope, with 0 for members that have diverged; they are noted."""
@@ -234,11 +218,13 @@ class MemberGroup:
         lr, temperature, coupling, driving_noise = map(self._column, COLUMNS)
         return AdaptiveDynamics(lr, temperature, coupling, driving_noise, scheme)
 
-    def finish(self, works: Sequence[Work]) -> Outcome:
+    def finish(self) -> Outcome:
         """A step has been made: count, and let step sizes decay."""
-        outcome = total(works)
+        outcome = Outcome() if self.rests else Outcome().joined(self.plan.outcome)
         self.iterations = outcome.iterations
         self.fallbacks += outcome.fallbacks
+        for bucket in self.buckets:
+            bucket.gradients = [None] * len(bucket.gradients)  # buckets are kept, gradients not
         if self._decays:
             for group in self.options:
                 decay(group)
@@ -301,17 +287,9 @@ def groups_of(
         trained = [i for i, p in enumerate(group["params"]) if p.requires_grad]
         if trained:
             options = [optimizer.param_groups[index] for optimizer in optimizers]
-            layouts = [optimizer._layout(index) for optimizer in optimizers]
-            geometries = [[layout.geometries[i] for i in trained] for layout in layouts]
+            owns = [optimizer._plans[index].owns for optimizer in optimizers]
+            geometries = [[own[i] for i in trained] for own in owns]
             ordinals = [first + i for i in trained]
             found.append(MemberGroup([called[i] for i in trained], options, geometries, ordinals))
         first += len(group["params"])
-    return found
-
-
-def total(works: Sequence[Work]) -> Outcome:
-    """The outcome of all works."""
-    found = Outcome()
-    for work in works:
-        found = found.joined(work.outcome)
     return found

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colangevin.constraints import State
 from colangevin.ensemble.groups import MemberGroup
-from colangevin.optimizers.step.batches import Batch, StateOf
+from colangevin.optimizers.step.bucket import Bucket, StateOf
 from colangevin.optimizers.violation import Violation, cotangency_of, measured, worst_of
 
 
@@ -44,10 +44,9 @@ def violation_of_members(group: MemberGroup, state_of: StateOf) -> MemberViolati
         return MemberViolation(0.0, 0.0, group.iterations, group.fallbacks)
     residuals = [torch.zeros(len(group.options), dtype=torch.float64)]
     cotangencies = [0.0]
-    for batch in group.batches:
-        parts = [batch.part([i]) for i in range(len(batch.parameters))]
-        for part in parts if not batch.constraint.joint else [batch]:
-            state = part.read(state_of, group.momentum)
+    for bucket in group.buckets:
+        for part in bucket.singles():
+            state = part.look(state_of, group.momentum)
             residuals.append(_residuals(part, state))
             if group.momentum:
                 cotangencies.append(cotangency_of(part.constraint, state))
@@ -56,7 +55,7 @@ def violation_of_members(group: MemberGroup, state_of: StateOf) -> MemberViolati
     return MemberViolation(*worst, group.iterations, group.fallbacks, members=members)
 
 
-def _residuals(part: Batch, state: State) -> Tensor:
+def _residuals(part: Bucket, state: State) -> Tensor:
     """The largest residual of each member."""
     found = part.constraint.residual(measured(part.constraint, state)).abs()
     rows = state.position.shape

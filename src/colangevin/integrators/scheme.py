@@ -61,7 +61,7 @@ class Impulse(NamedTuple):
         return _coefficients(self.pieces, decay)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _coefficients(pieces: tuple[Piece, ...], decay: float) -> tuple[float, float, float]:
     momentum, weight, variance = 1.0, 0.0, 0.0
     for letter, fraction in pieces:

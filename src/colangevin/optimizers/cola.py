@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
-from colangevin.constraints import Constraint
+from colangevin.constraints import Constraint, Outcome
 from colangevin.errors import ProjectionWarning
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.distributed.replicas import Replicas, anywhere
 from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
 from colangevin.optimizers.options import NUMBERS, OPTIONS, dynamics, resolve, resolve_defaults
 from colangevin.optimizers.saving import state_dict as saving
-from colangevin.optimizers.step import placing
-from colangevin.optimizers.step.batches import STEP, StateOf
-from colangevin.optimizers.step.calls import WHOLE, Call, GroupCall
-from colangevin.optimizers.step.execute import Work, carry_out
-from colangevin.optimizers.step.kernel import wants_kernels
-from colangevin.optimizers.step.layout import Layout
+from colangevin.optimizers.step import place
+from colangevin.optimizers.step.bucket import STEP, StateOf
+from colangevin.optimizers.step.execute import execute
+from colangevin.optimizers.step.kernels import kernel_for, wants_kernels
 from colangevin.optimizers.step.noise import REGISTER, choose_seed
-from colangevin.optimizers.step.repeating import Repeat
-from colangevin.optimizers.torch_compat import add_one, never_compiled
+from colangevin.optimizers.step.plan import WHOLE, Call, Marks, Plan
+from colangevin.optimizers.torch_compat import add_one, never_compiled, stamp
 from colangevin.optimizers.violation import Violation, not_finite, violation_of
 
 OWN = ("_given", "_strict", "_native", "_replicas", "_seeded")
@@ -126,7 +125,7 @@ class CoLA(Optimizer):
         self._replicas = Replicas(independent_chains, check_replicas, process_group)
         self._seeded = seed is not None
         self._prepare()
-        self._found: list[list[placing.Placement]] | None = []
+        self._found: list[list[place.Placement]] | None = []
         super().__init__(params, defaults)
         found, self._found = self._found, None
         chosen = choose_seed(seed, self._parameters())
@@ -144,17 +143,18 @@ class CoLA(Optimizer):
 
     def _prepare(self) -> None:
         """What is derived from the groups and never saved."""
-        self._layouts: dict[int, Layout] = {}
-        self._repeats: dict[int, Repeat | None] = {}
+        self._plans: dict[int, Plan] = {}
+        self._marks: Marks = {}
         self._held: dict[Tensor, Constraint] = {}
         self._call = WHOLE
         self._calls, self._said_nan = 0, False
 
     def _insist_on_kernels(self) -> None:
         """Refuse ``fused=True`` if no parameter can use a C kernel."""
-        layouts = [self._layouts[index] for index in range(len(self.param_groups))]
-        if not any(layout.kernel(batch) for layout in layouts for _, batch in layout.batches):
-            kinds = sorted({type(layout.constraint).__name__ for layout in layouts})
+        plans = self._plans.values()
+        everything = [b for plan in plans for _, b in plan.divide(range(len(plan.parameters)))]
+        if not any(kernel_for(bucket) for bucket in everything):
+            kinds = sorted({type(plan.constraint).__name__ for plan in plans})
             raise RuntimeError(
                 f"fused=True, but no parameter has a C kernel ({', '.join(kinds)}); they are for "
                 "free, circle-constrained and small orthogonal ones in plain CPU memory of float32 "
@@ -197,13 +197,14 @@ class CoLA(Optimizer):
         group.update(resolve(own, self._given))
         # Loading in torch.distributed.checkpoint takes no keys that a new group lacks.
         group["fallbacks"] = group["iterations"] = 0
-        placing.refuse_duplicates(group, self.param_groups)
+        place.refuse_duplicates(group, self.param_groups)
         super().add_param_group(group)
         index = len(self.param_groups) - 1
         try:
-            placements = self._layout(index).settle(self._strict)
+            self._plans[index] = self._view(index)
+            placements = self._plans[index].settle(self._strict)
         except Exception:
-            self._layouts.pop(index, None)
+            self._plans.pop(index, None)
             for parameter in self.param_groups.pop()["params"]:
                 self.state.pop(parameter, None)
             raise
@@ -213,39 +214,25 @@ class CoLA(Optimizer):
         self.param_groups[index].setdefault("seed", self.param_groups[0].get("seed"))
         self._settle(index, placements)
 
-    def _settle(self, index: int, placements: Sequence[placing.Placement]) -> None:
+    def _settle(self, index: int, placements: Sequence[place.Placement]) -> None:
         """Put the weights of a new group on their manifold and make their state."""
-        group, layout = self.param_groups[index], self._layouts[index]
-        for placed in placements:
-            placing.put(placed, layout.state_of)
-        placing.announce(group, placements)
+        group = self.param_groups[index]
+        for bucket, position, _ in placements:
+            bucket.move_to(self.state, position)
+        place.announce(group, placements)
         momentum = thermostats.is_adaptive(group) or not dynamics(group).is_overdamped
         awake = [i for i, p in enumerate(group["params"]) if p.requires_grad and p.numel()]
-        for _, batch in layout.split(awake):
-            batch.prepare(layout.state_of, momentum)
-        layout.mark(awake)
+        for _, bucket in self._plans[index].divide(awake):
+            bucket.prepare(self.state, momentum)
+        self._marks.update({p: stamp(p) for p in (group["params"][i] for i in awake)})
         self._held.update(dict.fromkeys(group["params"], group["constraint"]))
 
-    def _layout(self, index: int) -> Layout:
-        """The layout of a group, which is made anew where the user has changed the group."""
-        group, layout = self.param_groups[index], self._layouts.get(index)
-        if layout is None or not layout.fits(group):
-            self._follow()
-            if layout is None or len(layout.parameters) != len(group["params"]):
-                self._forget_after(index)
-            first = sum(len(other["params"]) for other in self.param_groups[:index])
-            ordinals = range(first, first + len(group["params"]))
-            layout = self._layouts[index] = Layout(group, ordinals, self.state, self._native)
-        if layout.sharded:
-            layout.follow()
-        layout.chain = self._replicas.chain
-        return layout
-
-    def _forget_after(self, index: int) -> None:
-        """Parameters that came or went give those of later groups other ordinals for the noise."""
-        for later in [i for i in self._layouts if i > index]:
-            del self._layouts[later]
-            self._repeats.pop(later, None)
+    def _view(self, index: int, state_of: StateOf | None = None) -> Plan:
+        """A group's parameters with their geometries, to be looked at."""
+        first = sum(len(group["params"]) for group in self.param_groups[:index])
+        group = self.param_groups[index]
+        ordinals = range(first, first + len(group["params"]))
+        return Plan(group, ordinals, self.state if state_of is None else state_of, self._native)
 
     def _follow(self) -> None:
         """Let state go along with parameters that were exchanged, as Accelerate does for FSDP2.
@@ -254,8 +241,8 @@ class CoLA(Optimizer):
         """
         current = set(self._parameters())
         for index, group in enumerate(self.param_groups):
-            layout = self._layouts.get(index)
-            olds, news = layout.parameters if layout else [], group["params"]
+            plan = self._plans.get(index)
+            olds, news = plan.parameters if plan else [], group["params"]
             for old, new in zip(olds, news, strict=False):
                 if old in current or old not in self.state:
                     continue
@@ -301,30 +288,63 @@ class CoLA(Optimizer):
         if self._strict or calls % LOOK == 0 or calls & (calls - 1) == 0:
             self._look_for_nan()
         self._replicas.meet(self.param_groups, self._seeded)
-        if call is WHOLE and self._repeat():
-            return
+        undo: list[Callable[[], None]] = []
+        plans: dict[int, Plan] = {}
         with torch.no_grad():
-            before = self._reset_replaced()
-            plans: list[tuple[Sequence[Work], list[int]]] = []
             try:
-                plans += [self._plan(call, index) for index in range(len(self.param_groups))]
-                carry_out([work for works, _ in plans for work in works])
+                for index in range(len(self.param_groups)) if call.only is None else call.only:
+                    plan = self._plan(index, call, undo)
+                    if plan is not None:
+                        plans[index] = plan
+                execute(list(plans.values()))
             except BaseException:
-                for index, (works, active) in enumerate(plans):
-                    if all(work.fallible for work in works):
-                        self._layouts[index].rolled_back(active)
-                for parameter, entry in before.items():
-                    self.state[parameter] = entry
-                self._repeats.clear()
-                if before:
-                    self._layouts.clear()
+                self._roll_back(plans.values(), undo)
                 raise
-            for index, (works, active) in enumerate(plans):
-                self._layouts[index].push(active)
-                self._layouts[index].mark(active)
-                self._note(index, works, call)
-            if before:
-                self._hold()
+            if call.counted:
+                add_one([bucket.counts for plan in plans.values() for bucket in plan.buckets])
+            for index, plan in plans.items():
+                if not plan.finish(call.counted):
+                    plan.leave(self._marks)
+                self._note(index, plan.outcome)
+
+    def _plan(self, index: int, call: Call, undo: list[Callable[[], None]]) -> Plan | None:
+        """What a group does: the plan of the last step if it holds. None if the group rests."""
+        group, plan = self.param_groups[index], self._plans.get(index)
+        chain = self._replicas.chain
+        if plan is None or not plan.reads(group, call, index, chain):
+            plan = None
+        elif plan.rests:
+            plan.moving(call.gradients)  # refuses gradients that are wrong
+            return None
+        elif plan.holds(group, self.state, call.gradients):
+            return plan
+        return self._new_plan(index, call, undo)
+
+    def _new_plan(self, index: int, call: Call, undo: list[Callable[[], None]]) -> Plan | None:
+        group, old = self.param_groups[index], self._plans.get(index)
+        if old is not None:
+            old.leave(self._marks)
+        if old is None or len(old.parameters) != len(group["params"]):
+            # Parameters that came or went give those of later groups other places for the noise.
+            for later in [i for i in self._plans if i > index]:
+                self._plans.pop(later).leave(self._marks)
+        self._follow()
+        self._reset_replaced(group, undo)
+        plan = self._view(index)
+        plan.reads(group, call, index, self._replicas.chain)
+        if plan.rests:
+            plan.moving(call.gradients)
+            return None
+        plan.attach(group, self._marks, self._strict, undo)
+        self._plans[index] = plan
+        return plan
+
+    def _roll_back(self, plans: Iterable[Plan], undo: Sequence[Callable[[], None]]) -> None:
+        """A step has failed, and what it wrote over is there again: so are other things."""
+        for plan in plans:
+            plan.rolled_back(self._marks)
+        for put_back in reversed(undo):
+            put_back()
 
     def _look_for_nan(self) -> None:
         """Say once that weights are not finite; with ``strict`` refuse gradients that are not.
@@ -347,75 +367,40 @@ class CoLA(Optimizer):
                     stacklevel=6,
                 )
 
-    def _repeat(self) -> bool:
-        """Do what the last step did, if kernels did all of it and only gradients are others."""
-        found = []
-        for index, group in enumerate(self.param_groups):
-            repeat = self._repeats.get(index)
-            if repeat is None or not repeat.by_kernels:
-                return False
-            if repeat.layout is not self._layouts.get(index):
-                return False
-            if not repeat.holds(group, self.state) or not repeat.addressed:
-                return False
-            found.append(repeat)
-        for repeat in found:
-            repeat.run()
-        add_one([count for repeat in found for count in repeat.counts])
-        return True
-
-    def _hold(self) -> None:
-        """Remember which constraint each parameter's state belongs to."""
-        for group in self.param_groups:
-            self._held.update(dict.fromkeys(group["params"], group["constraint"]))
-
-    def _plan(self, call: Call, index: int) -> tuple[Sequence[Work], list[int]]:
-        """What a group does, and which of its parameters move."""
-        group, repeat = self.param_groups[index], self._repeats.get(index)
-        if repeat is not None and call is WHOLE and repeat.holds(group, self.state):
-            return repeat.works(), repeat.active
-        self._repeats.pop(index, None)
-        layout = self._layout(index)
-        own = GroupCall(call, index, group, layout, layout.state_of, self._strict)
-        return own.works(), own.active
-
     def _check(self) -> None:
         """Refuse options and gradients that a step would refuse."""
         for index, group in enumerate(self.param_groups):
-            layout = self._layout(index)
-            GroupCall(WHOLE, index, group, layout, layout.state_of, self._strict)
+            plan = self._view(index)
+            plan.reads(group)
+            plan.moving()
 
-    def _reset_replaced(self) -> dict[Tensor, dict[str, Any]]:
-        """Parameters whose constraint has been replaced are at rest; returns what they had."""
-        before: dict[Tensor, dict[str, Any]] = {}
-        for group in self.param_groups:
-            constraint = group["constraint"]
-            for parameter in group["params"]:
-                held = self._held.setdefault(parameter, constraint)
-                if held is constraint:
-                    continue
-                if saving.same_rule(held, constraint):  # a copy, as ZeroRedundancyOptimizer has it
-                    self._held[parameter] = constraint
-                    continue
-                entry = self.state.get(parameter)
-                if entry is not None:
-                    before[parameter] = entry
-                    self.state[parameter] = {k: v.clone() for k, v in entry.items() if k == STEP}
-        return before
+    def _reset_replaced(self, group: dict[str, Any], undo: list[Callable[[], None]]) -> None:
+        """Parameters whose constraint has been replaced are at rest."""
+        constraint = group["constraint"]
+        for parameter in group["params"]:
+            held = self._held.setdefault(parameter, constraint)
+            if held is constraint:
+                continue
+            self._held[parameter] = constraint
+            entry = self.state.get(parameter)
+            # A copy of the constraint, as ZeroRedundancyOptimizer has it, is no other one.
+            if entry is None or saving.same_rule(held, constraint):
+                continue
+            self.state[parameter] = {k: v.clone() for k, v in entry.items() if k == STEP}
+            undo.append(functools.partial(self._give_back, parameter, entry, held))
 
-    def _note(self, index: int, works: Sequence[Work], call: Call) -> None:
-        """Keep works that may serve again, count how projections went, and warn of a fallback."""
-        group = self.param_groups[index]
-        if call is WHOLE and index not in self._repeats:
-            self._repeats[index] = Repeat.of(group, self._layouts[index], works, self.state)
-        outcomes = [work.outcome for work in works if work.outcome is not None]
-        if not outcomes:
+    def _give_back(self, parameter: Tensor, entry: dict[str, Any], held: Constraint) -> None:
+        self.state[parameter], self._held[parameter] = entry, held
+
+    def _note(self, index: int, outcome: Outcome | None) -> None:
+        """Count how projections went, and warn of a fallback."""
+        if outcome is None:
             return
-        group["iterations"] = max(outcome.iterations for outcome in outcomes)
-        failed = sum(outcome.fallbacks for outcome in outcomes)
+        group = self.param_groups[index]
+        group["iterations"] = outcome.iterations
         warned = group.get("fallbacks", 0) > 0
-        group["fallbacks"] = group.get("fallbacks", 0) + failed
-        if failed and not warned:
+        group["fallbacks"] = group.get("fallbacks", 0) + outcome.fallbacks
+        if outcome.fallbacks and not warned:
             warnings.warn(
                 "the quasi-Newton projection did not converge for some weights and the polar "
                 "factor was used; smaller steps avoid this (violation() counts it)",
@@ -438,21 +423,16 @@ class CoLA(Optimizer):
         """
         found = []
         for index, group in enumerate(self.param_groups):
-            layout = self._layout(index)
-            layout.fetch()
-            found.append(violation_of(group, layout, self._seen(index)))
+            state_of = self._seen(group)
+            found.append(violation_of(group, self._view(index, state_of), state_of))
         return found
 
-    def _seen(self, index: int) -> StateOf:
+    def _seen(self, group: dict[str, Any]) -> StateOf:
         """The state of a group; that of bare weights where its constraint has been replaced."""
-        group = self.param_groups[index]
         constraint, params = group["constraint"], group["params"]
         if all(self._held.get(p, constraint) is constraint for p in params):
-            return self._layout(index).state_of
-        bare: StateOf = {}
-        for _, batch in self._layout(index).batches:
-            batch.part(range(len(batch.parameters))).prepare(bare, momentum=False)
-        return bare
+            return self.state
+        return {p: {STEP: torch.zeros((), dtype=torch.int64)} for p in params if p in self.state}
 
     # --- saving ---------------------------------------------------------------------------
 

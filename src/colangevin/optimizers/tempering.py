@@ -13,7 +13,7 @@ from torch import Tensor
 from colangevin import checks
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.step.batches import MOMENTUM, SLACK_MOMENTUM
+from colangevin.optimizers.step.bucket import MOMENTUM, SLACK_MOMENTUM
 from colangevin.optimizers.step.noise import check_seed
 from colangevin.random import key_of
 

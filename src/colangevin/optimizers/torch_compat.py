@@ -68,6 +68,11 @@ def stamp(parameter: Tensor) -> tuple[object, ...]:
     return version, parameter.data_ptr(), parameter.dtype, parameter.stride()
 
 
+def versions_of(parameters: Sequence[Tensor]) -> list[int]:
+    """How often each parameter has been written to, as ``stamp`` has it."""
+    return [getattr(parameter, "_version", 0) for parameter in parameters]
+
+
 def never_compiled(function: Function) -> Function:
     """Let torch's compiler leave a function alone.
 

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from colangevin.constraints import Constraint, State
 from colangevin.errors import ConvergenceError
-from colangevin.optimizers.step.batches import MOMENTUM, STEP, Batch, StateOf, work_dtype
-from colangevin.optimizers.step.placing import names_of
+from colangevin.optimizers.step.bucket import MOMENTUM, STEP, Bucket, StateOf, work_dtype
+from colangevin.optimizers.step.place import names_of
 from colangevin.optimizers.torch_compat import local_of
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.step.layout import Layout
+    from colangevin.optimizers.step.plan import Plan
 
 
 class Violation(NamedTuple):
@@ -43,17 +43,16 @@ class Violation(NamedTuple):
     fallbacks: int = 0
 
 
-def violation_of(group: dict[str, Any], layout: Layout, state_of: StateOf) -> Violation:
+def violation_of(group: dict[str, Any], plan: Plan, state_of: StateOf) -> Violation:
     """The worst of a group, measured in float64 where possible."""
     residuals, cotangencies = [0.0], [0.0]
-    for batch, momentum in moved_batches(layout, state_of):
-        constraint = batch.constraint
-        state = batch.read(state_of, momentum)
+    for bucket, momentum in moved_buckets(plan, state_of):
+        constraint, state = bucket.constraint, bucket.look(state_of, momentum)
         residual = _worst(constraint.residual(measured(constraint, state)))
-        residuals.append(batch.worst(residual))
+        residuals.append(bucket.worst(residual))
         if momentum:
             # A momentum that is kept modulo the normal space is read without its normal part.
-            cotangencies.append(batch.worst(cotangency_of(constraint, state)))
+            cotangencies.append(bucket.worst(cotangency_of(constraint, state)))
     counts = group.get("iterations", 0), group.get("fallbacks", 0)
     return Violation(worst_of(residuals), worst_of(cotangencies), *counts)
 
@@ -67,16 +66,17 @@ def cotangency_of(constraint: Constraint, state: State) -> float:
     return _worst(constraint.cotangency(measured(constraint, closed)))
 
 
-def moved_batches(layout: Layout, state_of: StateOf) -> Iterator[tuple[Batch, bool]]:
-    """The batches of a group that have a state, for reading, and whether they have momenta."""
+def moved_buckets(plan: Plan, state_of: StateOf) -> Iterator[tuple[Bucket, bool]]:
+    """The buckets of a group that have a state, and whether they have momenta."""
     ready = [
         i
-        for i, parameter in enumerate(layout.parameters)
-        if STEP in state_of.get(parameter, {}) and (parameter.numel() or layout.constraint.joint)
+        for i, parameter in enumerate(plan.parameters)
+        if STEP in state_of.get(parameter, {}) and (parameter.numel() or plan.constraint.joint)
     ]
-    for indices, batch in layout.split(ready):
-        own = batch if batch.passing else batch.part(range(len(indices)))
-        yield own, all(MOMENTUM in state_of[p] for p in own.parameters)
+    for _, bucket in plan.divide(ready):
+        momentum = all(MOMENTUM in state_of[p] for p in bucket.owners)
+        bucket.prepare(state_of, momentum)
+        yield bucket, momentum
 
 
 def measured(constraint: Constraint, state: State) -> State:

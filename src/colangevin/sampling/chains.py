@@ -16,7 +16,7 @@ from colangevin.ensemble.groups import MemberGroup, finite
 from colangevin.errors import ConvergenceError, DivergenceError
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers import CoLA, parameter_groups
-from colangevin.optimizers.step.batches import MOMENTUM, SLACK_MOMENTUM, Batch
+from colangevin.optimizers.step.bucket import MOMENTUM, SLACK_MOMENTUM, Bucket
 from colangevin.optimizers.step.execute import degrees_of_freedom
 from colangevin.sampling.targets import Target
 
@@ -50,11 +50,11 @@ class Part(NamedTuple):
     """A parameter of all chains, or several under a joint constraint.
 
     Attributes:
-        batch: where it lies.
+        bucket: where it lies.
         decay: its weight decay.
     """
 
-    batch: Batch
+    bucket: Bucket
     decay: float
 
 
@@ -133,23 +133,20 @@ class Chains:
     @property
     def freedom(self) -> int:
         """Degrees of freedom of one chain, less the constraints."""
-        return degrees_of_freedom([batch for group in self.groups for batch in group.batches])
+        return degrees_of_freedom([bucket for group in self.groups for bucket in group.buckets])
 
     def parts(self) -> list[Part]:
-        """The parameters one by one, as batches for one reading."""
+        """The parameters one by one, as buckets for one reading."""
         found = []
         for group in self.groups:
             decay = float(group.options[0]["weight_decay"])
-            for batch in group.batches:
-                rows = [[i] for i in range(len(batch.parameters))]
-                if batch.constraint.joint:
-                    rows = [list(range(len(batch.parameters)))]
-                found += [Part(batch.part(own), decay) for own in rows]
+            for bucket in group.buckets:
+                found += [Part(own, decay) for own in bucket.singles()]
         return found
 
     def states(self, parts: Sequence[Part], momentum: bool) -> list[State]:
         """Copies of the states of the parts."""
-        read = [part.batch.read(self.ensemble._state, momentum) for part in parts]
+        read = [part.bucket.look(self.ensemble._state, momentum) for part in parts]
         return [state.map(torch.clone) for state in read]
 
     # --- losses and gradients -----------------------------------------------------------------
@@ -173,24 +170,24 @@ class Chains:
         found = self.slopes(weights_of(parts, states))
         total = found.losses.detach().double() + self.prior(parts, states)
         forces = []
-        for (batch, decay), state in zip(parts, states, strict=True):
-            slope = batch.gather([finite(found.gradients[name]) for name in batch.names])
+        for (bucket, decay), state in zip(parts, states, strict=True):
+            slope = bucket.gather([finite(found.gradients[name]) for name in bucket.names])
             forces.append(direction(slope, state.position, decay))
         return total, forces
 
     def prior(self, parts: Sequence[Part], states: Sequence[State]) -> Tensor:
         """The weight decay's share of U, of each chain."""
         total = torch.zeros(len(self), dtype=torch.float64)
-        for (batch, decay), state in zip(parts, states, strict=True):
+        for (bucket, decay), state in zip(parts, states, strict=True):
             if decay:
-                squares = batch.per_member(rows_of(state.position.square()))
+                squares = bucket.per_member(rows_of(state.position.square()))
                 total = total + squares.double() * (decay / 2)
         return total
 
     def kinetic(self, parts: Sequence[Part], states: Sequence[State]) -> Tensor:
         """½|v|² of each chain, in the units of the engine: times h² it is the energy."""
         terms = [
-            part.batch.per_member(part.batch.constraint.kinetic_terms(state)).double()
+            part.bucket.per_member(part.bucket.constraint.kinetic_terms(state)).double()
             for part, state in zip(parts, states, strict=True)
         ]
         return torch.stack(terms).sum(dim=0)
@@ -298,7 +295,7 @@ def weights_of(parts: Sequence[Part], states: Sequence[State]) -> Weights:
     """The positions by the parameters' names."""
     found: Weights = {}
     for part, state in zip(parts, states, strict=True):
-        found.update(zip(part.batch.names, part.batch.scatter(state.position), strict=True))
+        found.update(zip(part.bucket.names, part.bucket.scatter(state.position), strict=True))
     return found
 
 

@@ -96,7 +96,7 @@ class Descent:
                 rate, poor = rate * LOWER, poor + 1
             best = torch.minimum(best, energy)
         for part, state in zip(parts, states, strict=True):
-            part.batch.write(chains.ensemble._state, state)
+            part.bucket.write(state)
         chains.forget()
         return self.steps
 
@@ -122,7 +122,7 @@ class Descent:
 def _moved(part: Part, state: State, direction: Tensor, action: Action) -> State:
     """A step along a direction; chains whose projection fails stay."""
     try:
-        return advance(part.batch.constraint, state, direction, [action], None)
+        return advance(part.bucket.constraint, state, direction, [action], None)
     except ConvergenceError:
         return without_failures(part, state, direction, [action])[0]
 

@@ -20,7 +20,7 @@ from colangevin.constraints import State
 from colangevin.ensemble.streams import Stream, random_bits
 from colangevin.errors import ConvergenceError
 from colangevin.integrators.dynamics import Action, DriftBy, ImpulseBy, advance
-from colangevin.optimizers.step.noise import BatchNoise, Source
+from colangevin.optimizers.step.noise import Noise
 from colangevin.sampling.chains import Chains, Part, weights_of
 
 FRESH = 1 << 20
@@ -59,8 +59,8 @@ class Moved(NamedTuple):
 
 def noise(chains: Chains, part: Part, number: int) -> Any:
     """A function that draws standard normals for a part: of seed, step and number alone."""
-    steps = [chains.steps] * len(part.batch.parameters)
-    return BatchNoise(part.batch, Source(chains.seeds, steps, number)).draw
+    steps = [chains.steps] * len(part.bucket.parameters)
+    return Noise(part.bucket, chains.seeds, steps, number).draw
 
 
 def fresh_momenta(
@@ -69,8 +69,8 @@ def fresh_momenta(
     """The states with momenta from the Maxwell–Boltzmann law, in the engine's units."""
     made = []
     for part, state in zip(parts, states, strict=True):
-        scale = part.batch.spread(chains.temperatures.sqrt() / step_size)
-        geometry = part.batch.constraint
+        scale = part.bucket.per_member_shape(chains.temperatures.sqrt() / step_size)
+        geometry = part.bucket.constraint
         draw = noise(chains, part, FRESH + number)
         vector = geometry.impulse(state, None, 0.0, scale, draw)
         drawn = state._replace(momentum=vector.main, slack_momentum=vector.slack)
@@ -87,7 +87,7 @@ def refresh(chains: Chains) -> None:
     states = chains.states(parts, momentum=True)
     drawn = fresh_momenta(chains, parts, states, chains.step_size, 1 << 10)
     for part, state in zip(parts, drawn, strict=True):
-        part.batch.write(chains.ensemble._state, state)
+        part.bucket.write(state)
 
 
 def verlet(chains: Chains, parts: Sequence[Part], start: Phase, step_size: float) -> Moved:
@@ -104,7 +104,7 @@ def verlet(chains: Chains, parts: Sequence[Part], start: Phase, step_size: float
     energy, forces = chains.energies(parts, states)
     ended = []
     for part, state, force in zip(parts, states, forces, strict=True):
-        geometry = part.batch.constraint
+        geometry = part.bucket.constraint
         ended.append(geometry.close(advance(geometry, state, force, [HALF_KICK], None)))
     good = good & _reversible(parts, start, ended, forces, step_size)
     change = energy - start.energy
@@ -117,7 +117,7 @@ def _kick_and_drift(
     part: Part, state: State, force: Tensor, step_size: float
 ) -> tuple[State, Tensor]:
     """B/2 and A; the chains for which A has converged."""
-    geometry, members = part.batch.constraint, part.batch.members
+    geometry, members = part.bucket.constraint, part.bucket.members
     assert members is not None
     actions = (HALF_KICK, DriftBy(-(step_size**2)))
     try:
@@ -130,8 +130,8 @@ def _kick_and_drift(
 
 def _rest(part: Part, state: State, error: ConvergenceError) -> tuple[State, Tensor]:
     """What the chains have reached that did not fail; the others stay."""
-    members = part.batch.members or 1
-    owner = part.batch.spread(torch.arange(members)).flatten().long()
+    members = part.bucket.members or 1
+    owner = part.bucket.per_member_shape(torch.arange(members)).flatten().long()
     good = torch.ones(members, dtype=torch.bool)
     good[owner[error.failed]] = False
     rows = good[owner]
@@ -142,8 +142,8 @@ def without_failures(
     part: Part, state: State, force: Tensor, actions: Sequence[Action]
 ) -> tuple[State, Tensor]:
     """The same for the chains that can; the others stay."""
-    geometry, members = part.batch.constraint, part.batch.members or 1
-    owner = part.batch.spread(torch.arange(members)).flatten().long()
+    geometry, members = part.bucket.constraint, part.bucket.members or 1
+    owner = part.bucket.per_member_shape(torch.arange(members)).flatten().long()
     good = torch.ones(members, dtype=torch.bool)
     while bool(good.any()):
         rows = good[owner]
@@ -179,11 +179,11 @@ def _reversible(
     step_size: float,
 ) -> Tensor:
     """Whether the step from the end, with the momentum turned round, leads to the start."""
-    members = parts[0].batch.members
+    members = parts[0].bucket.members
     assert members is not None
     good = torch.ones(members, dtype=torch.bool)
     for index, part in enumerate(parts):
-        geometry, first = part.batch.constraint, start.states[index]
+        geometry, first = part.bucket.constraint, start.states[index]
         if not geometry.fallible:
             continue
         back, fine = _kick_and_drift(part, turned(ended[index]), forces[index], step_size)
@@ -199,8 +199,8 @@ def _distance(part: Part, one: State, other: State) -> Tensor:
     The momentum counts too: a projection by another method may lead to a point from which the way
     back is open, with another momentum.
     """
-    members = part.batch.members or 1
-    owner = part.batch.spread(torch.arange(members)).flatten().long()
+    members = part.bucket.members or 1
+    owner = part.bucket.per_member_shape(torch.arange(members)).flatten().long()
     worst = torch.zeros(members, dtype=other.position.dtype)
     for a, b in zip(one.tensors, other.tensors, strict=True):
         if a is not None and b is not None:
@@ -254,7 +254,7 @@ class Metropolis:
         chains, parts = self.chains, self._parts
         if self._phase is None:
             states = chains.states(parts, momentum=True)
-            closed = [p.batch.constraint.close(s) for p, s in zip(parts, states, strict=True)]
+            closed = [p.bucket.constraint.close(s) for p, s in zip(parts, states, strict=True)]
             self._phase = Phase(closed, *chains.energies(parts, closed))
         before = self._phase
         states = [self._refresh(p, s) for p, s in zip(parts, before.states, strict=True)]
@@ -270,11 +270,11 @@ class Metropolis:
 
     def _refresh(self, part: Part, state: State) -> State:
         """O: p ← Π(e^{−γh} p + sqrt(τ(1 − e^{−2γh})) R)."""
-        chains, geometry = self.chains, part.batch.constraint
+        chains, geometry = self.chains, part.bucket.constraint
         step_size = chains.step_size
         decay = math.exp(-chains.dynamics.friction * step_size)
         scale = chains.temperatures.sqrt() * (math.sqrt(1.0 - decay**2) / step_size)
-        action = ImpulseBy(decay, None, part.batch.spread(scale))
+        action = ImpulseBy(decay, None, part.bucket.per_member_shape(scale))
         draw = noise(chains, part, 0)
         return geometry.close(advance(geometry, state, state.position, [action], draw))
 
@@ -289,7 +289,7 @@ class Metropolis:
         states, forces = [], []
         numbers = accept.double()
         for index, part in enumerate(self._parts):
-            mask = part.batch.spread(numbers) > 0.5
+            mask = part.bucket.per_member_shape(numbers) > 0.5
             back = turned(start.states[index])
             states.append(_either(mask, end.states[index], back))
             forces.append(torch.where(mask, end.forces[index], start.forces[index]))
@@ -299,9 +299,8 @@ class Metropolis:
         """Give the states to the engine, which keeps weights and momenta."""
         if self._phase is None:
             return
-        state_of = self.chains.ensemble._state
         for part, state in zip(self._parts, self._phase.states, strict=True):
-            part.batch.write(state_of, state)
+            part.bucket.write(state)
         self._phase = None  # read anew, as a run that is resumed does
 
     def weights(self) -> dict[str, Tensor]:

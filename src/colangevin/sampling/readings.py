@@ -58,8 +58,8 @@ def longest_step(chains: Chains) -> float:
     """
     found = math.inf
     for part in chains.parts():
-        geometry = part.batch.constraint
-        state = part.batch.read(chains.ensemble._state, False).map(torch.clone)
+        geometry = part.bucket.constraint
+        state = part.bucket.look(chains.ensemble._state, False).map(torch.clone)
         moving = geometry.sample_momentum(state, 1.0, noise(chains, part, FRESH + 33))
         speed = math.sqrt(2.0 * float(geometry.kinetic_terms(moving).double().sum()))
         size = math.sqrt(_square(state)) or 1.0
@@ -76,7 +76,7 @@ def longest_step(chains: Chains) -> float:
 def _chord(part: Part, state: State, reach: float) -> float:
     """How far apart the ends of a geodesic are; 0 if it fails."""
     try:
-        end = advance(part.batch.constraint, state, state.position, [DriftBy(reach)], None)
+        end = advance(part.bucket.constraint, state, state.position, [DriftBy(reach)], None)
     except ConvergenceError:
         return 0.0
     slack = None if state.slack is None or end.slack is None else end.slack - state.slack
@@ -130,10 +130,10 @@ def configurational(chains: Chains) -> Configurational:
     square = torch.zeros(len(chains), dtype=torch.float64)
     moving = []
     for part, state, force in zip(parts, start.states, start.forces, strict=True):
-        geometry = part.batch.constraint
+        geometry = part.bucket.constraint
         slope = geometry.impulse(state, force, 1.0, 0.0, None)
         along = state._replace(momentum=slope.main, slack_momentum=slope.slack)
-        square += 2.0 * part.batch.per_member(geometry.kinetic_terms(along)).double()
+        square += 2.0 * part.bucket.per_member(geometry.kinetic_terms(along)).double()
         draw = noise(chains, part, FRESH + 32)
         moving.append(geometry.sample_momentum(state, 1.0, draw))
     reach = NEAR * chains.step_size * math.sqrt(float(chains.temperatures.min()))
@@ -146,14 +146,14 @@ def _slope_along(
 ) -> Tensor:
     """⟨∇U, γ'⟩ of each chain at the end of its geodesic."""
     ends = [
-        advance(part.batch.constraint, state, state.position, [DriftBy(reach)], None)
+        advance(part.bucket.constraint, state, state.position, [DriftBy(reach)], None)
         for part, state in zip(parts, states, strict=True)
     ]
     _, forces = chains.energies(parts, ends)
     total = torch.zeros(len(chains), dtype=torch.float64)
     for part, end, force in zip(parts, ends, forces, strict=True):
-        product = force * part.batch.constraint.velocity(end)
-        total += part.batch.per_member(product.flatten(1).sum(dim=1)).double()
+        product = force * part.bucket.constraint.velocity(end)
+        total += part.bucket.per_member(product.flatten(1).sum(dim=1)).double()
     return total
 
 

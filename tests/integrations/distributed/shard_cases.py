@@ -129,8 +129,8 @@ def ways(rank: int) -> dict[str, dict[str, Any]]:
     names = {parameter: name for name, parameter in model.named_parameters()}
     found: dict[str, Any] = {}
     for index, group in enumerate(optimizer.param_groups):
-        layout = optimizer._layout(index)
-        for shard in layout.shards if group["name"] in RULES else []:
+        plan = optimizer._plans[index]
+        for shard in plan.shards if group["name"] in RULES else []:
             assert shard is not None
             if shard.place.is_whole and not (shard._through or shard._between):
                 way = "whole"

@@ -26,7 +26,7 @@ from colangevin import checks
 from colangevin.errors import ReplicaError
 from colangevin.optimizers.options import OPTIONS
 from colangevin.optimizers.step.noise import bit_sum
-from colangevin.optimizers.step.placing import names_of
+from colangevin.optimizers.step.place import names_of
 from colangevin.optimizers.torch_compat import is_sharded, local_of, shared_store
 
 PIPELINE = (

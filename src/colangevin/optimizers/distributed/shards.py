@@ -1,6 +1,6 @@
 """Shards: parameters whose numbers lie in several processes (``DTensor``).
 
-A shard is one more kind of batch. Here it is found out which part of a weight a process works on,
+A shard is one more kind of bucket. Here it is found out which part of a weight a process works on,
 what has to be added up over the processes, and how the state is kept so that checkpoints know the
 whole of it. The rest of the library sees plain tensors.
 
@@ -11,7 +11,7 @@ is brought into another layout for the step, and back: cut along another dimensi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +20,7 @@ from torch import distributed as dist
 
 from colangevin.constraints import Constraint
 from colangevin.constraints.sums import ALONE, Alone, Cut
-from colangevin.optimizers.step.batches import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, StateOf
+from colangevin.optimizers.step.bucket import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM
 from colangevin.optimizers.torch_compat import is_sharded, local_of
 
 
@@ -212,11 +212,6 @@ class ShardedWeight:
         elementwise = self.constraint is not None and self.constraint.elementwise
         return alike if elementwise else (*alike, self.owner.shape)
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the parameter still has the memory that it had; FSDP may give it another."""
-        return self.moves or local_of(self.owner) is self.tensor
-
     @torch.no_grad()
     def fetch(self) -> None:
         """Bring the parameter into the layout of the work."""
@@ -317,75 +312,3 @@ class ShardedWeight:
         for index in [*self._between, *self._through]:
             dist.all_reduce(found, dist.ReduceOp.MAX, group=self.mesh.get_group(index))
         return math.nan if bool(found[0]) else float(found[1])
-
-
-class Entry(MutableMapping[str, Any]):
-    """The state of a parameter as a step sees it: plain tensors, the part that lies here."""
-
-    def __init__(self, entry: dict[str, Any], shard: ShardedWeight) -> None:
-        self._entry, self._shard = entry, shard
-
-    def __getitem__(self, key: str) -> Any:
-        stored = self._entry[key]
-        kept, local = self._shard.unwrapped(key, stored)
-        if kept is not stored:
-            self._entry[key] = kept
-        return local
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._entry[key] = self._shard.wrapped(key, value)
-
-    def __delitem__(self, key: str) -> None:
-        del self._entry[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entry)
-
-    def __len__(self) -> int:
-        return len(self._entry)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._entry
-
-
-class Entries(MutableMapping[Tensor, Any]):
-    """An optimizer's state, in which the parts that a step works on are found, too.
-
-    Args:
-        state_of: the optimizer's.
-        shards: by the memory that a step works on.
-    """
-
-    def __init__(self, state_of: StateOf, shards: Mapping[Tensor, ShardedWeight]) -> None:
-        self._state_of, self._shards = state_of, dict(shards)
-
-    def __getitem__(self, key: Tensor) -> Any:
-        shard = self._shards.get(key)
-        if shard is None:
-            return self._state_of[key]
-        if shard.owner not in self._state_of:
-            raise KeyError(key)
-        return Entry(self._state_of[shard.owner], shard)
-
-    def __setitem__(self, key: Tensor, value: Any) -> None:
-        shard = self._shards.get(key)
-        self._state_of[key if shard is None else shard.owner] = value
-
-    def __delitem__(self, key: Tensor) -> None:
-        shard = self._shards.get(key)
-        del self._state_of[key if shard is None else shard.owner]
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter(self._state_of)
-
-    def __len__(self) -> int:
-        return len(self._state_of)
-
-    def __contains__(self, key: object) -> bool:
-        shard = self._shards.get(key) if isinstance(key, Tensor) else None
-        return (key if shard is None else shard.owner) in self._state_of
-
-    def setdefault(self, key: Tensor, default: Any = None) -> Any:
-        if key not in self:
-            self[key] = {} if default is None else default
-        return self[key]

@@ -13,8 +13,8 @@ from torch.optim.optimizer import Optimizer
 from colangevin import checks
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.step.batches import HALF
-from colangevin.optimizers.step.calls import WHOLE, Call
+from colangevin.optimizers.step.bucket import HALF
+from colangevin.optimizers.step.plan import WHOLE, Call
 from colangevin.optimizers.torch_compat import is_sharded, local_of
 
 PREFIX = "multirate"

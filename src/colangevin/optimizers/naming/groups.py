@@ -18,8 +18,8 @@ from colangevin.optimizers.naming.matching import (
     named_parameters,
     take,
 )
-from colangevin.optimizers.step import placing
-from colangevin.optimizers.step.layout import Layout
+from colangevin.optimizers.step.place import Placement
+from colangevin.optimizers.step.plan import Plan
 
 NORMALISATIONS = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
 """Words in the names of the types of normalisation layers."""
@@ -101,16 +101,16 @@ def constrain_(
         True
     """
     groups = _sorted(model, rules)
-    placements: list[placing.Placement] = []
+    placements: list[Placement] = []
     memory: dict[Tensor, dict[str, Any]] = {}
     for group in groups:
         if group["constraint"] is not None:
             trained = group if frozen else _trained(group)
             if trained["params"]:
-                layout = Layout(trained, range(len(trained["params"])), memory)
-                placements += layout.settle(strict, frozen)
-    for placed in placements:
-        placing.put(placed, memory)
+                plan = Plan(trained, range(len(trained["params"])), memory)
+                placements += plan.settle(strict, frozen)
+    for bucket, position, _ in placements:
+        bucket.move_to(memory, position)
     return groups
 
 

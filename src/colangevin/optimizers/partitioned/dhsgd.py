@@ -13,7 +13,7 @@ from colangevin.integrators.dynamics import OverdampedBy
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.partitioned.method_parts import Parts, dress, pair
-from colangevin.optimizers.step.calls import Call
+from colangevin.optimizers.step.plan import Call
 
 
 class DHSGD(CoLA):

@@ -16,7 +16,7 @@ from colangevin.constraints import Constraint
 from colangevin.constraints.base import same_values
 from colangevin.constraints.circle import RADIUS
 from colangevin.optimizers.option_checks import check_group
-from colangevin.optimizers.step.batches import (
+from colangevin.optimizers.step.bucket import (
     MASTER,
     MOMENTUM,
     SLACK,
@@ -25,12 +25,12 @@ from colangevin.optimizers.step.batches import (
     StateOf,
     work_dtype,
 )
-from colangevin.optimizers.step.placing import names_of
+from colangevin.optimizers.step.place import names_of
 from colangevin.optimizers.torch_compat import is_sharded
 
 if TYPE_CHECKING:
     from colangevin.optimizers.cola import CoLA
-    from colangevin.optimizers.step.layout import Layout
+    from colangevin.optimizers.step.plan import Plan
 
 
 def pack(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Loading:
     def check(self, state_dict: dict[str, Any]) -> None:
         """Refuse what does not fit."""
         own = self._optimizer
-        check(state_dict, own.param_groups, own._layout, own.state)
+        check(state_dict, own.param_groups, own._view, own.state)
         self._loaded = state_dict
 
     def restored(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def moved(entry: Mapping[str, Any], parameter: Tensor) -> dict[str, Any]:
 def check(
     state_dict: Mapping[str, Any],
     groups: Sequence[dict[str, Any]],
-    layout_of: Callable[[int], Layout],
+    plan_of: Callable[[int], Plan],
     state_of: StateOf,
 ) -> None:
     """Refuse a state dict of other constraints or shapes, or with damaged values.
@@ -169,7 +169,7 @@ def check(
             check_group({**saved, "constraint": group["constraint"]})
         except (ValueError, TypeError) as error:
             raise type(error)(f"group {index} of the state dict: {error}") from error
-        expected = _shapes(layout_of(index), state_of)
+        expected = _shapes(plan_of(index), state_of)
         _check_entries(index, saved, group, state_dict["state"], expected)
 
 
@@ -228,7 +228,7 @@ def _check_count(index: int, name: str, entry: Mapping[str, Any]) -> None:
         )
 
 
-def _shapes(layout: Layout, state_of: StateOf) -> dict[Tensor, dict[str, torch.Size]]:
+def _shapes(plan: Plan, state_of: StateOf) -> dict[Tensor, dict[str, torch.Size]]:
     """The shape of every entry that the state of a group's parameters may have.
 
     What a geometry keeps of its own for a parameter is there from the beginning.
@@ -240,17 +240,17 @@ def _shapes(layout: Layout, state_of: StateOf) -> dict[Tensor, dict[str, torch.S
             MASTER: p.shape,
             STEP: torch.Size([]),
         }
-        for p in layout.parameters
+        for p in plan.parameters
     }
-    for _, batch in layout.singles(range(len(layout.parameters))):
-        owner = batch.owners[0]
-        if batch.shards:  # made with the optimizer, as all of its state
+    for _, bucket in plan.singles(range(len(plan.parameters))):
+        owner = bucket.owners[0]
+        if bucket.shards:  # made with the optimizer, as all of its state
             kept = {SLACK_MOMENTUM: shapes[owner][SLACK]} if SLACK in shapes[owner] else {}
             shapes[owner].update(kept)
             continue
-        slack = batch.constraint.lift(batch.gather(batch.parameters))
+        slack = bucket.constraint.lift(bucket.gather(bucket.parameters))
         if slack is not None:
-            shape = owner.shape if batch.constraint.elementwise else slack.shape
+            shape = owner.shape if bucket.constraint.elementwise else slack.shape
             shapes[owner].update({SLACK: shape, SLACK_MOMENTUM: shape})
     return shapes
 

@@ -16,9 +16,9 @@ from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.distributed.shards import laid_like
 from colangevin.optimizers.options import dynamics
 from colangevin.optimizers.saving import state_dict as saving
-from colangevin.optimizers.step import placing
-from colangevin.optimizers.step.batches import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, STEP
-from colangevin.optimizers.step.layout import Layout
+from colangevin.optimizers.step.bucket import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, STEP
+from colangevin.optimizers.step.plan import Plan
+from colangevin.optimizers.torch_compat import stamp
 
 Momenta: TypeAlias = "dict[Tensor, Tensor]"
 
@@ -95,13 +95,10 @@ def _momenta(source: Optimizer) -> Momenta:
     if isinstance(source, CoLA):
         for index, group in enumerate(source.param_groups):
             indices = _with_momentum(source, group)
-            layout = source._layout(index)
-            layout.fetch(indices)
-            for _, batch in layout.split(indices) if indices else []:
-                own = batch.part(range(len(batch.parameters)))
-                state = own.read(layout.state_of, momentum=True)
-                parts = batch.scatter(batch.constraint.ambient_momentum(state) * -_speed(group))
-                found.update(zip(batch.owners, batch.globalised(parts), strict=True))
+            for _, bucket in source._view(index).divide(indices) if indices else []:
+                state = bucket.look(source.state, momentum=True)
+                parts = bucket.scatter(bucket.constraint.ambient_momentum(state) * -_speed(group))
+                found.update(zip(bucket.owners, bucket.globalised(parts), strict=True))
     return found
 
 
@@ -130,7 +127,7 @@ def _to_group(
     owners: Mapping[Tensor, dict[str, Any]],
     moving: Momenta,
 ) -> None:
-    group, layout = target.param_groups[index], target._layout(index)
+    group, plan = target.param_groups[index], target._view(index)
     shared = [i for i, p in enumerate(group["params"]) if p in owners]
     for i in shared:
         entry = target.state[group["params"][i]]
@@ -138,16 +135,16 @@ def _to_group(
     same = {i for i in shared if _same_geometry(owners[group["params"][i]], group)}
     for i in same:
         _copy(source, target, group["params"][i], owners, group, bool(moving))
-    for placed in layout.settle(target._strict):
-        placing.put(placed, layout.state_of)
-    for _, batch in layout.split([i for i in shared if group["params"][i].numel()]):
-        batch.prepare(layout.state_of, _has_momentum(group))
+    for bucket, position, _ in plan.settle(target._strict):
+        bucket.move_to(target.state, position)
+    for _, bucket in plan.divide([i for i in shared if group["params"][i].numel()]):
+        bucket.prepare(target.state, _has_momentum(group))
     other = [i for i in shared if i not in same and group["params"][i] in moving]
     if other and _has_momentum(group) and _speed(group) > 0.0:
-        _project_momenta(target, layout, other, group, moving)
+        _project_momenta(target, plan, other, group, moving)
     for i in shared:
         _count(source, target, group, group["params"][i], moving)
-    layout.mark(shared)
+    target._marks.update({p: stamp(p) for p in (group["params"][i] for i in shared)})
     _copy_friction(group, [owners[group["params"][i]] for i in shared])
 
 
@@ -166,19 +163,17 @@ def _count(
 
 def _project_momenta(
     target: CoLA,
-    layout: Layout,
+    plan: Plan,
     indices: list[int],
     group: Mapping[str, Any],
     moving: Momenta,
 ) -> None:
-    for _, batch in layout.split(indices):
-        own = batch.part(range(len(batch.parameters)))
-        state = own.read(layout.state_of, momentum=True)
-        given = [own.localised(i, moving[p]) for i, p in enumerate(own.owners)]
-        vector = own.gather([part / -_speed(group) for part in given])
-        tangent = own.constraint.tangent(state, vector)
-        new = state._replace(momentum=tangent.main, slack_momentum=tangent.slack)
-        own.write(layout.state_of, new)
+    for _, bucket in plan.divide(indices):
+        state = bucket.look(target.state, momentum=True)
+        given = [bucket.localised(i, moving[p]) for i, p in enumerate(bucket.owners)]
+        vector = bucket.gather([part / -_speed(group) for part in given])
+        tangent = bucket.constraint.tangent(state, vector)
+        bucket.write(state._replace(momentum=tangent.main, slack_momentum=tangent.slack))
 
 
 def _same_geometry(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

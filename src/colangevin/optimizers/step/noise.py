@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from colangevin.native import fill
 from colangevin.random import key_of, normals
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.step.batches import Batch
+    from colangevin.optimizers.step.bucket import Bucket
 
 DRAWS = 64
 """Draws that belong to one stretch of a call."""
@@ -27,77 +27,67 @@ INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of a number: a sum of integers does not depend on its order."""
 
 
-class Source(NamedTuple):
-    """What the noise of a batch depends on in one call.
+class Noise:
+    """Draws standard normals for a bucket, one tensor after the other.
 
-    Attributes:
+    Args:
+        bucket: where the numbers go.
         seeds: of the optimizer, or one per member.
         steps: how many steps each parameter has made.
         draw: number of the first draw.
     """
 
-    seeds: Sequence[int]
-    steps: Sequence[int]
-    draw: int = 0
-
-
-class BatchNoise:
-    """Draws standard normals for a batch, one tensor after the other.
-
-    Args:
-        batch: where the numbers go.
-        source: what they depend on.
-    """
-
-    def __init__(self, batch: Batch, source: Source) -> None:
-        self._batch, self._source = batch, source
-        self._draw = source.draw
+    def __init__(
+        self, bucket: Bucket, seeds: Sequence[int], steps: Sequence[int], draw: int = 0
+    ) -> None:
+        self._bucket, self._seeds, self._steps = bucket, seeds, steps
+        self._first_draw = self._draw = draw
         self._first = 0
         self._kept: dict[int, Tensor] = {}
 
-    def at(self, first: int, draw: int = 0) -> BatchNoise:
+    def at(self, first: int) -> Noise:
         """The noise of a block that starts at ``first``, from the beginning of the call."""
-        self._first, self._draw = first, self._source.draw + draw
+        self._first, self._draw = first, self._first_draw
         return self
 
     def draw(self, like: Tensor) -> Tensor:
         """Numbers for a batch of positions, a block of them, or a batch of slacks."""
-        batch, first = self._batch, self._first
+        bucket, first = self._bucket, self._first
         number, self._draw = self._draw, self._draw + 1
-        if batch.shards:
+        if bucket.shards:
             return self._of_shards(number, like)
-        if len(batch.parameters) == 1 and batch.members is None and batch.constraint.elementwise:
+        if len(bucket.parameters) == 1 and bucket.members is None and bucket.constraint.elementwise:
             return self._fill(0, number, like.numel(), first, like).view(like.shape)
         if self._is_position(like):
-            return batch.gather(self._parts(number, like))
+            return bucket.gather(self._parts(number, like))
         return self._slacks(number, like)
 
     def _is_position(self, like: Tensor) -> bool:
         """Whether numbers are wanted for positions; rows of one weight have as many slacks."""
-        batch = self._batch
-        if batch.constraint.elementwise:
+        bucket = self._bucket
+        if bucket.constraint.elementwise:
             return True
-        sizes = sum(shape.numel() for shape in batch.shapes)
-        return like.numel() == len(self._source.seeds) * sizes and like.dim() == batch.dims
+        sizes = sum(shape.numel() for shape in bucket.shapes)
+        return like.numel() == len(self._seeds) * sizes and like.dim() == bucket.dims
 
     def _of_shards(self, number: int, like: Tensor) -> Tensor:
         """The numbers of the whole parameters at the indices that lie here."""
-        batch, first = self._batch, self._first
+        bucket, first = self._bucket, self._first
         if like.numel() == 0:
             return torch.empty_like(like)
-        if batch.constraint.elementwise:
+        if bucket.constraint.elementwise:
             if number not in self._kept:  # a batch that is done in blocks asks for each of them
-                self._kept[number] = batch.gather(self._parts(number, like))
+                self._kept[number] = bucket.gather(self._parts(number, like))
             return self._kept[number].reshape(-1)[first : first + like.numel()].view(like.shape)
         if self._is_position(like):
-            return batch.gather(self._parts(number, like))
+            return bucket.gather(self._parts(number, like))
         return self._slacks(number, like)
 
     def _parts(self, number: int, like: Tensor) -> list[Tensor]:
         """The numbers of each parameter, in its shape."""
-        batch, found = self._batch, []
-        for i, (own, shape) in enumerate(zip(batch.parameters, batch.shapes, strict=True)):
-            shard = batch.shards[i] if batch.shards else None
+        bucket, found = self._bucket, []
+        for i, (own, shape) in enumerate(zip(bucket.parameters, bucket.shapes, strict=True)):
+            shard = bucket.shards[i] if bucket.shards else None
             if shard is None:
                 found.append(self._fill(i, number, shape.numel(), 0, like).view(own.shape))
                 continue
@@ -106,12 +96,12 @@ class BatchNoise:
         return found
 
     def _slacks(self, number: int, like: Tensor) -> Tensor:
-        batch, copies = self._batch, len(self._source.seeds)
+        bucket, copies = self._bucket, len(self._seeds)
         rest = like.shape[1:]
-        entries = [like.shape[0]] if batch.constraint.joint else batch.rows
+        entries = [like.shape[0]] if bucket.constraint.joint else bucket.rows
         each, firsts = rest.numel(), [0] * len(entries)
-        if batch.shards and not batch.constraint.joint:
-            firsts = [0 if shard is None else shard.rows()[0] for shard in batch.shards]
+        if bucket.shards and not bucket.constraint.joint:
+            firsts = [0 if shard is None else shard.rows()[0] for shard in bucket.shards]
         parts = [
             self._fill(i, number, count // copies * each, first * each, like).view(count, *rest)
             for i, (count, first) in enumerate(zip(entries, firsts, strict=True))
@@ -120,8 +110,8 @@ class BatchNoise:
 
     def _fill(self, index: int, draw: int, size: int, first: int, like: Tensor) -> Tensor:
         """Numbers of one parameter: [members · size]."""
-        ordinal, step = self._batch.ordinals[index], self._source.steps[index]
-        seeds = self._source.seeds
+        ordinal, step = self._bucket.ordinals[index], self._steps[index]
+        seeds = self._seeds
         out = torch.empty(len(seeds), size, dtype=like.dtype, device=like.device)
         if like.device.type != "cpu" or not fill(out, seeds, ordinal, step, draw, first):
             keys = [key_of(seed, ordinal, step, draw) for seed in seeds]

@@ -7,33 +7,24 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from colangevin.constraints import Constraint
+from colangevin.constraints import Constraint, State
 from colangevin.constraints.base import tolerance_for
 from colangevin.errors import ConstraintError
-from colangevin.optimizers.step.batches import HALF, MASTER, SLACK, Batch, StateOf, work_dtype
-from colangevin.optimizers.torch_compat import copy_all, is_sharded
+from colangevin.optimizers.step.bucket import HALF, Bucket, work_dtype
+from colangevin.optimizers.torch_compat import is_sharded
 
 LOGGER = logging.getLogger("colangevin")
 
 
-class Placement(NamedTuple):
-    """Where a batch of one parameter, or of one joint constraint, is to be put.
-
-    Attributes:
-        batch: the parameters.
-        position: the batch on the manifold.
-        distance: how far that is, relative to the weights.
-    """
-
-    batch: Batch
-    position: Tensor
-    distance: float
+Placement: TypeAlias = "tuple[Bucket, Tensor, float]"
+"""A bucket of one parameter, or of one joint constraint, where it is to be put, and how far that is
+relative to the weights."""
 
 
 def names_of(group: dict[str, Any]) -> list[str]:
@@ -135,13 +126,13 @@ def _check_parts(parameter: Any, name: str, constraint: Constraint) -> None:
 
 
 @torch.no_grad()
-def placement_of(batch: Batch, strict: bool) -> Placement | None:
-    """Where a batch must be put; None where it is on the manifold already.
+def placement_of(bucket: Bucket, strict: bool) -> Placement | None:
+    """Where a bucket must be put; None where it is on the manifold already.
 
     Raises:
         ConstraintError: if the constraint cannot hold, or if ``strict`` and it is off the manifold.
     """
-    dtype, whole = batch.parameters[0].dtype, batch.whole()
+    dtype, whole = bucket.parameters[0].dtype, bucket.whole()
     position, constraint = whole.gather(whole.parameters).detach(), whole.constraint
     if position.numel() == 0:
         return None
@@ -162,25 +153,10 @@ def placement_of(batch: Batch, strict: bool) -> Placement | None:
             )
         placed = constraint.place(position)
     except ConstraintError as error:
-        raise ConstraintError(f"{batch.name}: {error}") from error
+        raise ConstraintError(f"{bucket.name}: {error}") from error
     size = float(position.abs().max())
     distance = float((placed - position).abs().max()) / (size or 1.0)
-    return Placement(batch, batch.of_whole(placed, whole), distance)
-
-
-@torch.no_grad()
-def put(placement: Placement, state_of: StateOf) -> None:
-    """Move a batch to where it belongs."""
-    batch = placement.batch
-    parts = batch.scatter(placement.position)
-    for index, (parameter, part) in enumerate(zip(batch.parameters, parts, strict=True)):
-        if parameter.dtype in HALF:
-            state_of.setdefault(parameter, {})[MASTER] = part.clone()
-            parts[index] = batch.constraint.narrow(part, parameter.dtype)
-    copy_all(batch.parameters, parts)
-    for shard in batch.shards:
-        if shard is not None:
-            shard.push()
+    return bucket, bucket.of_whole(placed, whole), distance
 
 
 _announcing = True
@@ -201,29 +177,28 @@ def announce(group: dict[str, Any], placements: Sequence[Placement]) -> None:
     """Log how far a group's weights were moved."""
     if not placements or not _announcing:
         return
-    farthest = max(placements, key=lambda placed: placed.distance)
+    bucket, _, distance = max(placements, key=lambda placed: placed[2])
     LOGGER.warning(
         "%s: %d of %d parameters were off the manifold of %s and were moved onto it, the farthest "
         "(%s) by %.2g of its largest weight",
         group.get("name") or "the parameter group",
-        sum(len(placed.batch.parameters) for placed in placements),
+        sum(len(moved.parameters) for moved, _, _ in placements),
         len(group["params"]),
         type(group["constraint"]).__name__,
-        farthest.batch.name,
-        farthest.distance,
+        bucket.name,
+        distance,
     )
 
 
 @torch.no_grad()
-def lifted(batch: Batch, state_of: StateOf, position: Tensor) -> Tensor | None:
+def lifted(bucket: Bucket, position: Tensor) -> Tensor | None:
     """The slack of weights that were written to: where it no longer fits, with the old sign."""
-    slack = batch.constraint.lift(position)
-    stored = state_of.get(batch.parameters[0], {}).get(SLACK)
-    if slack is None or stored is None:
+    slack, old = bucket.constraint.lift(position), bucket.slack
+    if slack is None or old is None:
         return slack
-    old = stored.reshape(slack.shape).to(slack)
-    state = batch.read(state_of, momentum=False)._replace(position=position, slack=old)
-    off = batch.constraint.residual(state).abs() > 100 * tolerance_for(position.dtype)
+    old = old.to(slack)
+    off = bucket.constraint.residual(State(position, slack=old)).abs()
+    off = off > 100 * tolerance_for(position.dtype)
     slack = torch.copysign(slack, old)
     if off.shape == slack.shape:
         return torch.where(off, slack, old)

@@ -1,0 +1,535 @@
+"""Plans: what moves in a step of a group, from where, and by what.
+
+A plan is made once and asked one question in each step: does it still hold? Parameters, their
+memory, their state and who has a gradient must be as they were; a plan that does not hold is
+replaced by a new one, made by the same code. Options are no part of the question. They are read in
+each step, and where they have changed they become other numbers.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from colangevin import checks
+from colangevin.constraints import Constraint, Outcome, Unconstrained
+from colangevin.constraints.contract import check_contract
+from colangevin.errors import ConstraintError
+from colangevin.integrators.adaptive import AdaptiveDynamics
+from colangevin.integrators.dynamics import FAINT, Action, Dynamics
+from colangevin.integrators.recipe import Recipe
+from colangevin.integrators.stretches import stretch
+from colangevin.native import PLAIN, suits
+from colangevin.optimizers import thermostats
+from colangevin.optimizers.distributed.shards import ShardedWeight, whole_of
+from colangevin.optimizers.option_checks import refuse_unread
+from colangevin.optimizers.options import dynamics
+from colangevin.optimizers.step import place
+from colangevin.optimizers.step.bucket import STEP, WRITTEN, Bucket, StateOf
+from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_bucket
+from colangevin.optimizers.step.kernels import kernel_for, knows
+from colangevin.optimizers.step.noise import DRAWS, SEEDS
+from colangevin.optimizers.torch_compat import is_sharded, local_of, stamp, versions_of
+from colangevin.random import key_of
+
+LARGE = 1 << 14
+"""From this size on an elementwise parameter is a bucket of its own."""
+HUGE = 1 << 17
+"""From this size on any parameter is a bucket of its own."""
+NO_OPTIONS = ("params", "constraint", "fallbacks", "iterations")
+"""What a group has besides its options. All other entries are read: one that means nothing to a
+step, such as a flag of SGD, may have been set by a user who thinks that it does."""
+EMPTY: dict[str, Any] = {}
+Marks = dict[Tensor, "tuple[object, ...]"]
+"""What parameters were like when they were last known to be on their manifold."""
+
+
+class Call(NamedTuple):
+    """What a call of ``step()`` does, where that differs from a whole step.
+
+    Attributes:
+        share: which of how many equal stretches of the step.
+        gradients: in the place of the parameters' own, with the weight decay in them.
+        rates: the learning rates of the groups, in the place of their own.
+        actions: in the place of the groups' own, for parameters without momentum.
+        only: the groups that take part; None for all.
+        counted: whether the step ends with this call.
+    """
+
+    share: tuple[int, int] = (0, 1)
+    gradients: Mapping[Tensor, Tensor] | None = None
+    rates: Sequence[float] | None = None
+    actions: tuple[Action, ...] | None = None
+    only: Sequence[int] | None = None
+    counted: bool = True
+
+
+WHOLE = Call()
+"""A whole step with the gradients as they stand."""
+
+
+class Plan:
+    """What moves in the steps of a group.
+
+    Args:
+        group: the parameter group.
+        ordinals: the places of its parameters in the optimizer.
+        state_of: the optimizer's state.
+        native: whether the C kernels may be used.
+        members: how many copies of each parameter are stacked, in an ensemble.
+        owns: the geometry of each stacked parameter, in an ensemble.
+
+    Attributes:
+        owns: the geometry of each parameter; None without entries, or with a joint constraint.
+        buckets: what moves together, once it is attached.
+        active: the parameters that move.
+        outcome: what happened in the projections of the last step.
+
+    Raises:
+        ConstraintError: if the constraint cannot hold for one of the parameters.
+    """
+
+    def __init__(
+        self,
+        group: dict[str, Any],
+        ordinals: Sequence[int],
+        state_of: StateOf,
+        native: bool = False,
+        members: int | None = None,
+        owns: Sequence[Constraint | None] | None = None,
+    ) -> None:
+        self.constraint: Constraint = group["constraint"]
+        self.parameters: list[Tensor] = list(group["params"])
+        self._ordinals, self._names = list(ordinals), place.names_of(group)
+        self._state_of, self._native, self._members = state_of, native, members
+        place.check_tensors(group)
+        self.owns = [self._bound(i) for i in range(len(ordinals))] if owns is None else list(owns)
+        self.shards: list[ShardedWeight | None] = []
+        self._here = self.parameters
+        if any(map(is_sharded, self.parameters)):
+            each = zip(self.parameters, self.owns, strict=True)
+            self.shards = [ShardedWeight(p, own) if is_sharded(p) else None for p, own in each]
+            found = zip(self.parameters, self.shards, strict=True)
+            self._here = [p if shard is None else shard.tensor for p, shard in found]
+        self._joint = self.constraint  # bound to all parameters, if it is joint
+        if self.constraint.joint:
+            skip = 0 if members is None else 1
+            self._joint = self.constraint.bind([p.shape[skip:] for p in self.parameters])
+        pairs = enumerate(self.owns)
+        self._keys = [None if own is None else self._key(index, own) for index, own in pairs]
+        self.buckets: list[Bucket] = []
+        self.recipes: dict[bool, Recipe] = {}
+        self.active: list[int] = []
+        self.outcome: Outcome | None = None
+        self.share = WHOLE.share
+        self.seeds: Sequence[int] = ()
+        self.made: int | None = None  # steps that all members of an ensemble have made
+        self.keeper: MutableMapping[str, Any] = group  # of the friction variable
+        self.addressed = self.adaptive = self.momentum = self._splits = self._attached = (
+            self._watches
+        ) = False
+        self._versions: list[int] = []
+        self._stale: list[Tensor] = []
+        self._watched: list[Any] = []
+        self._call = WHOLE
+        self._values: object = None
+        self._read: Callable[[Any], Any] = operator.itemgetter("lr")
+
+    def _bound(self, index: int) -> Constraint | None:
+        """The geometry of one parameter; None for one without entries."""
+        parameter, constraint = self.parameters[index], self.constraint
+        if constraint.joint or parameter.numel() == 0:
+            return None
+        try:
+            entry = self._state_of.setdefault(parameter, {})
+            asks = type(constraint).for_weight is not Constraint.for_weight
+            weight = whole_of(parameter) if asks and is_sharded(parameter) else parameter
+            own = constraint.for_weight(weight, entry).bind([parameter.shape])
+            if not type(own).__module__.startswith("colangevin."):  # the laws check the library's
+                check_contract(own, parameter.shape, parameter.device)
+            return own
+        except ConstraintError as error:
+            raise ConstraintError(f"{self._names[index]}: {error}") from error
+
+    # --- buckets ----------------------------------------------------------------------------
+
+    def _bucket(self, indices: Sequence[int], constraint: Constraint) -> Bucket:
+        shards = [self.shards[i] for i in indices] if self.shards else []
+        part = shards[0].constraint if shards and shards[0] is not None else None
+        return Bucket(
+            part or constraint,
+            [self._here[i] for i in indices],
+            [self._names[i] for i in indices],
+            [self._ordinals[i] for i in indices],
+            self._members,
+            shards if any(shards) else (),
+        )
+
+    def _all(self) -> list[tuple[list[int], Bucket]]:
+        everyone = list(range(len(self.parameters)))
+        return [(everyone, self._bucket(everyone, self._joint))]
+
+    def divide(self, indices: Sequence[int]) -> list[tuple[list[int], Bucket]]:
+        """The buckets of some parameters, or of all of them if the constraint is joint."""
+        if self.constraint.joint:
+            return self._all() if indices else []
+        alike: dict[tuple[object, ...], list[int]] = {}
+        for index in indices:
+            key = self._keys[index]
+            if key is not None:
+                alike.setdefault(key, []).append(index)
+        pairs = [(found, self.owns[found[0]]) for found in alike.values()]
+        return [(found, self._bucket(found, own)) for found, own in pairs if own is not None]
+
+    def _key(self, index: int, own: Constraint) -> tuple[object, ...]:
+        """Parameters with equal keys share a bucket."""
+        parameter, stacked = self.parameters[index], self._members is not None
+        key = own.batch_key(parameter.shape[1:] if stacked else parameter.shape)
+        if not (self._native and knows(own) and suits(parameter)):
+            large = parameter.numel() >= (LARGE if own.elementwise else HUGE)
+            if large or (own.elementwise and stacked):
+                key = None  # large enough by itself, and joining would copy
+        shard = self.shards[index] if self.shards else None
+        if key is None:
+            return index, None
+        return parameter.dtype, parameter.device, *(() if shard is None else shard.key), key
+
+    def singles(self, indices: Sequence[int]) -> list[tuple[list[int], Bucket]]:
+        """One bucket per parameter, or one for all of them if the constraint is joint."""
+        if self.constraint.joint:
+            return self._all() if indices else []
+        chosen = [(i, self.owns[i]) for i in indices]
+        return [([i], self._bucket([i], own)) for i, own in chosen if own is not None]
+
+    def settle(self, strict: bool, frozen: bool = False) -> list[place.Placement]:
+        """What must move for the parameters to be on the manifold; nothing is changed.
+
+        Args:
+            strict: raise instead of moving.
+            frozen: whether parameters that need no gradient are checked, too.
+        """
+        awake = [i for i, p in enumerate(self.parameters) if frozen or p.requires_grad]
+        found = [place.placement_of(bucket, strict) for _, bucket in self.singles(awake)]
+        return [placed for placed in found if placed is not None]
+
+    # --- options ----------------------------------------------------------------------------
+
+    def reads(
+        self, group: dict[str, Any], call: Call = WHOLE, index: int = 0, chain: int | None = None
+    ) -> bool:
+        """Take over the options of the group as they are now.
+
+        Args:
+            group: the parameter group.
+            call: what the step does, if it is not a whole one.
+            index: the place of the group.
+            chain: which chain of noise this process has, where each has its own.
+
+        Returns:
+            False if they ask for another kind of step than the plan was made for.
+
+        Raises:
+            ValueError, TypeError: for an option that is wrong.
+        """
+        try:
+            same = call is self._call and (len(group), self._read(group)) == self._values
+        except (KeyError, RuntimeError, ValueError):  # one is missing, or an array or a tensor
+            same = False
+        return same or self._follow(group, call, index, chain)
+
+    def _follow(self, group: dict[str, Any], call: Call, index: int, chain: int | None) -> bool:
+        refuse_unread(group)
+        lr = group["lr"] if call.rates is None else call.rates[index]
+        # Gradients that were kept have the weight decay of their time in them.
+        decay = group["weight_decay"] if call.gradients is None else 0.0
+        adaptive = thermostats.is_adaptive(group)
+        read: Callable[..., Any] = thermostats.dynamics if adaptive else dynamics
+        settings: Any = read(group if call.rates is None else {**group, "lr": lr})
+        momentum = adaptive or not settings.is_overdamped
+        if self._attached and (adaptive, momentum) != (self.adaptive, self.momentum):
+            return False
+        self.settings: Dynamics | AdaptiveDynamics = settings
+        self.adaptive, self.momentum = adaptive, momentum
+        self._call, self.share = call, call.share
+        self.weight_decay = checks.non_negative("weight_decay", decay)
+        self.rests = float(settings.lr) <= FAINT
+        self.seeds = [group["seed"] if chain is None else key_of(group["seed"], chain) % SEEDS]
+        self.recipes = {}
+        names = [name for name in group if name not in NO_OPTIONS]
+        self._read = operator.itemgetter(*names)
+        values = [v.tolist() if isinstance(v, Tensor) else v for v in self._read(group)]
+        self._values = len(group), tuple(values)
+        return True
+
+    def recipe(self, fresh: bool) -> Recipe:
+        """What a step does to parameters in their first step, or in a later one."""
+        found = self.recipes.get(fresh)
+        if found is None:
+            found = self.recipes[fresh] = self._new_recipe(fresh)
+        return found
+
+    def _new_recipe(self, fresh: bool) -> Recipe:
+        if isinstance(self.settings, AdaptiveDynamics):
+            return Recipe((), True, self.weight_decay)
+        if self._call.actions is not None:
+            return Recipe(self._call.actions, False)
+        return Recipe.of(self.settings, self.weight_decay, fresh, self.share)
+
+    def first_draw(self, fresh: bool) -> int:
+        """The number of the first draw: as in the whole call, if the noise is in one stretch."""
+        index, parts = self.share
+        if index == 0:
+            return 0
+        if isinstance(self.settings, AdaptiveDynamics):
+            scheme = self.settings.scheme
+            whole: Sequence[Any] = scheme.first if fresh else scheme.moves
+        else:
+            whole = self.settings.actions(fresh)
+        earlier = (action for i in range(index) for action in stretch(whole, i, parts))
+        return index * DRAWS if any(map(is_noisy, earlier)) else 0
+
+    # --- making -----------------------------------------------------------------------------
+
+    def moving(self, given: Mapping[Tensor, Tensor] | None = None) -> list[int]:
+        """The parameters that take part in a step.
+
+        A joint constraint moves all of its parameters as soon as one of them has a gradient.
+
+        Raises:
+            TypeError: for sparse gradients.
+        """
+        found = []
+        for index, parameter in enumerate(self.parameters):
+            gradient = parameter.grad if given is None else given.get(parameter)
+            if gradient is None or parameter.numel() == 0:
+                continue
+            if gradient.layout is not torch.strided or not gradient.is_floating_point():
+                _refuse_gradient(self._names[index], gradient)
+            found.append(index)
+        return list(range(len(self.parameters))) if found and self.constraint.joint else found
+
+    def attach(
+        self, group: dict[str, Any], marks: Marks, strict: bool, undo: list[Callable[[], None]]
+    ) -> None:
+        """Find what moves and from where; weights that were written to are put on the manifold.
+
+        Args:
+            group: the options.
+            marks: of the parameters.
+            strict: refuse weights that are off the manifold.
+            undo: is given what puts weights back.
+
+        Raises:
+            TypeError, ConstraintError: for gradients or weights that are wrong.
+        """
+        self.active = self.moving(self._call.gradients)
+        self._watches = not isinstance(self.constraint, Unconstrained)
+        for shard in [self.shards[i] for i in self.active] if self.shards else ():
+            if shard is not None:
+                shard.fetch()
+        if self._watches:
+            stale = [i for i in self.active if marks.get(p := self.parameters[i]) != stamp(p)]
+            self._stale = [self.parameters[i] for i in stale]
+            self._put_back(group, stale, strict, undo)
+        for indices, bucket in self.divide(self.active):
+            fresh = bucket.prepare(self._state_of, self.momentum)
+            if 0 < len(fresh) < len(indices):  # a first step may differ from later ones
+                self._splits = True
+                old = [i for i in range(len(indices)) if i not in fresh]
+                self._add(bucket.part(fresh), True)
+                self._add(bucket.part(old), False)
+            else:
+                self._add(bucket, bool(fresh))
+        self._watch(self._call.gradients)
+
+    def attach_members(self, momentum: bool, adaptive: bool) -> None:
+        """Find what moves in an ensemble: everything, and it stays where it is."""
+        self.momentum, self.adaptive, self.buckets = momentum, adaptive, []
+        for _, bucket in self.divide(range(len(self.parameters))):
+            bucket.prepare(self._state_of, momentum)
+            self._add(bucket, False)
+
+    def _add(self, bucket: Bucket, fresh: bool) -> None:
+        bucket.fresh = fresh
+        kind = kernel_for(bucket) if self._native and not self.adaptive else None
+        # With noise the formulas take over from the kernels where a parameter lies in parts.
+        bucket.attach(self._state_of, self.momentum, joined=kind is None or bool(bucket.shards))
+        bucket.kernel = None if kind is None else kind(bucket, self.momentum)
+        self.buckets.append(bucket)
+
+    def _put_back(
+        self,
+        group: dict[str, Any],
+        stale: Sequence[int],
+        strict: bool,
+        undo: list[Callable[[], None]],
+    ) -> None:
+        """Put parameters that were written to back on the manifold, with a slack that fits."""
+        placements = []
+        for _, bucket in self.singles(stale):
+            bucket.prepare(self._state_of, self.momentum)
+            placed = place.placement_of(bucket, strict)
+            state = bucket.look(self._state_of, momentum=False)
+            position = state.position if placed is None else placed[1]
+            slack = place.lifted(bucket, position)
+            same = slack is None or (state.slack is not None and torch.equal(slack, state.slack))
+            if placed is None and same:
+                continue
+            placements += [] if placed is None else [placed]
+            undo.append(bucket.snapshot())
+            bucket.move_to(self._state_of, position, slack)
+        place.announce(group, placements)
+
+    # --- the question -------------------------------------------------------------------------
+
+    def _watch(self, given: Mapping[Tensor, Tensor] | None) -> None:
+        """Remember all that has to stay as it is."""
+        rows = {own: (b, row) for b in self.buckets for row, own in enumerate(b.owners)}
+        for own, here in zip(self.parameters, self._here, strict=True):
+            bucket, row = rows.get(own, (None, 0))
+            entry: dict[str, Any] = self._state_of.get(own) or {}
+            kept = [(key, entry[key]) for key in (STEP, *WRITTEN) if key in entry]
+            places = tuple((key, one, local_of(one), local_of(one).data_ptr()) for key, one in kept)
+            shard = self.shards[len(self._watched)] if self.shards else None
+            moves = shard is not None and shard.moves  # then it is copied in each step
+            where = None if moves else (here.data_ptr(), here.stride())
+            self._watched.append((own, here, own.dtype, where, entry, places, bucket, row))
+            if bucket is not None:
+                bucket.gradients[row] = own.grad if given is None else given.get(own)
+        self._versions = versions_of(self.parameters) if self._watches else []
+        self._attached = True
+
+    def holds(
+        self, group: dict[str, Any], state_of: StateOf, given: Mapping[Tensor, Tensor] | None
+    ) -> bool:
+        """Whether parameters, memory and state are as they were; the gradients are collected.
+
+        Args:
+            group: the parameter group.
+            state_of: the optimizer's state.
+            given: gradients in the place of the parameters' own.
+        """
+        parameters, joint = group["params"], self.constraint.joint
+        if (
+            not self._attached
+            or group["constraint"] is not self.constraint
+            or len(parameters) != len(self._watched)
+        ):
+            return False
+        some, addressed = not (joint and self.active), True
+        for parameter, watched in zip(parameters, self._watched, strict=True):
+            own, here, dtype, where, entry, places, bucket, row = watched
+            if parameter is not own:
+                return False
+            slope = own.grad if given is None else given.get(own)
+            if bucket is None:
+                if slope is not None and own.numel():
+                    return False
+                continue
+            held = state_of.get(own, EMPTY)
+            if held is not entry or own.dtype is not dtype:
+                return False
+            if here is own:
+                if (own.data_ptr(), own.stride()) != where:
+                    return False
+            elif where is not None and local_of(own) is not here:
+                return False
+            for key, stored, local, pointer in places:
+                if held.get(key) is not stored or local.data_ptr() != pointer:
+                    return False
+            bucket.gradients[row] = slope
+            if slope is None:
+                if not joint:
+                    return False
+            elif slope.layout is not torch.strided or not slope.is_floating_point():
+                return False
+            else:
+                some = True
+                if addressed:
+                    bucket.addresses[row] = slope.data_ptr()
+                    plain = slope.dtype is dtype and type(slope) in PLAIN and slope.is_cpu
+                    addressed = plain and slope.is_contiguous() and not slope.is_neg()
+        self.addressed = addressed and not self.shards
+        return some and (not self._watches or versions_of(parameters) == self._versions)
+
+    # --- a step ---------------------------------------------------------------------------------
+
+    @property
+    def fallible(self) -> bool:
+        """Whether a step can fail."""
+        return self.constraint.fallible
+
+    def snapshot(self) -> Callable[[], None]:
+        """Keep what a step writes over; returns what puts it back."""
+        kept = [bucket.snapshot() for bucket in self.buckets]
+        friction = self.keeper["friction"] if self.adaptive else None
+
+        def put_back() -> None:
+            if self.adaptive:
+                self.keeper["friction"] = friction
+            for restore in kept:
+                restore()
+
+        return put_back
+
+    def run(self) -> None:
+        """Make the step, in place."""
+        self.outcome = None
+        if self.adaptive and self.buckets:
+            self.outcome = run_adaptive(self)
+            return
+        for bucket in self.buckets:
+            draw = self.first_draw(bucket.fresh)
+            recipe = self.recipe(bucket.fresh)
+            found = run_bucket(bucket, recipe, self.seeds, self.steps(bucket), draw, self.addressed)
+            if found is not None:
+                self.outcome = found.joined(self.outcome)
+
+    def steps(self, bucket: Bucket) -> list[int]:
+        """How many steps each parameter of a bucket has made."""
+        return bucket.steps() if self.made is None else [self.made] * len(bucket.parameters)
+
+    def finish(self, counted: bool) -> bool:
+        """A step has been made, and its counts gone up if it was ``counted``.
+
+        Returns:
+            Whether the plan may serve again: not where it has divided parameters by their age.
+        """
+        for bucket in self.buckets:
+            bucket.push()
+            bucket.gradients = [None] * len(bucket.gradients)  # a plan is kept, gradients are not
+            bucket.fresh = bucket.fresh and not counted
+        if self._watches:
+            self._versions = versions_of(self.parameters)
+        self._stale = []
+        return not (self._splits and counted)
+
+    def leave(self, marks: Marks) -> None:
+        """The plan does not serve any more: note what the parameters were like after its steps."""
+        if self._attached and self._watches:
+            for i in self.active:
+                own, here, dtype, where = self._watched[i][:4]
+                if where is None or here is not own:
+                    where = own.data_ptr(), own.stride()
+                marks[own] = (self._versions[i], where[0], dtype, where[1])
+        self._attached = False
+
+    def rolled_back(self, marks: Marks) -> None:
+        """A step has failed: what was on the manifold before it is so again."""
+        if self._watches:
+            self._versions = versions_of(self.parameters)
+        self.leave(marks)
+        for own in self._stale:
+            marks.pop(own, None)
+
+
+def _refuse_gradient(name: str, gradient: Tensor) -> None:
+    if gradient.layout is not torch.strided:
+        raise TypeError(f"{name} has a sparse gradient; CoLA takes dense ones only")
+    raise TypeError(
+        f"{name} has a gradient of type {gradient.dtype}; CoLA takes real floating-point ones"
+    )

@@ -11,10 +11,8 @@ from torch import Tensor
 from colangevin import checks
 from colangevin.constraints import State
 from colangevin.integrators.adaptive import AdaptiveDynamics
-from colangevin.integrators.dynamics import FAINT, Action, ImpulseBy, OverdampedBy
-from colangevin.integrators.recipe import Recipe
-from colangevin.integrators.scheme import Impulse, Move
-from colangevin.integrators.stretches import stretch
+from colangevin.integrators.recipe import FAINT, Recipe, stretch
+from colangevin.integrators.scheme import Action, Impulse, Move, Overdamped, has_letter
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.option_checks import refuse_unread
 from colangevin.optimizers.step import placing
@@ -226,8 +224,6 @@ class GroupCall:
 
 def is_noisy(action: Action | Move) -> bool:
     """Whether there may be noise in an action, or in a move of an adaptive thermostat."""
-    if isinstance(action, Impulse):
-        return any(piece.letter in "DF" for piece in action.pieces)
-    if isinstance(action, (ImpulseBy, OverdampedBy)):
+    if isinstance(action, (Impulse, Overdamped)):
         return action.scale is not None
-    return False
+    return has_letter(action, "DF")

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from colangevin.constraints import Outcome, State
+from colangevin.constraints.base import overwrite
 from colangevin.errors import ConvergenceError
 from colangevin.integrators import adaptive
 from colangevin.integrators.adaptive import AdaptiveDynamics, Part
-from colangevin.integrators.dynamics import advance
-from colangevin.integrators.recipe import Recipe, direction
+from colangevin.integrators.pieces import advance
+from colangevin.integrators.recipe import Recipe, direction, stretch
 from colangevin.integrators.scheme import Move
-from colangevin.integrators.stretches import stretch
 from colangevin.optimizers.step.batches import Batch, StateOf
 from colangevin.optimizers.step.noise import BatchNoise, Source
 
@@ -150,9 +150,7 @@ class LangevinWork(Work):
         )
         force = direction(gradient, state.position, recipe.weight_decay)
         noise = BatchNoise(self.batch, self.source)
-        new = advance(
-            self.batch.constraint, state, force, recipe.actions, noise.draw, in_place=True
-        )
+        new = advance(self.batch.constraint, state, force, recipe.actions, noise.draw)
         self.batch.write(self.state_of, new)
         self.outcome = new.outcome
 
@@ -166,7 +164,8 @@ class LangevinWork(Work):
         for first, part, slope in _blocks(self.batch, state, gradient):
             force = direction(slope, part.position, recipe.weight_decay)
             draw = noise.at(first).draw
-            advance(self.batch.constraint, part, force, recipe.actions, draw, in_place=True)
+            new = advance(self.batch.constraint, part, force, recipe.actions, draw)
+            overwrite(part, new)
         self.batch.write(self.state_of, state)
 
 

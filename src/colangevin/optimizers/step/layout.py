@@ -11,8 +11,7 @@ from torch import Tensor
 from colangevin.constraints import Constraint, Unconstrained
 from colangevin.constraints.contract import check_contract
 from colangevin.errors import ConstraintError
-from colangevin.integrators.dynamics import Dynamics
-from colangevin.integrators.recipe import Recipe
+from colangevin.integrators.recipe import Dynamics, Recipe
 from colangevin.native import suits
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.distributed.shards import Entries, ShardedWeight, whole_of

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import Constraint, Orthogonal, Outcome, State
-from colangevin.integrators.dynamics import advance
+from colangevin.integrators.pieces import advance
 from colangevin.integrators.recipe import Recipe, direction
 from colangevin.native import DONE, Stacks, is_small, suits
 from colangevin.optimizers.step.batches import MOMENTUM, Batch, StateOf

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.integrators.dynamics import FAINT
-from colangevin.integrators.recipe import Recipe
+from colangevin.integrators.recipe import FAINT, Recipe
 from colangevin.native import PLAIN, Table
 from colangevin.optimizers.options import NUMBERS, dynamics
 from colangevin.optimizers.step.batches import STEP, WRITTEN, StateOf

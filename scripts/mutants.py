@@ -102,13 +102,13 @@ MUTANTS = [
         "variance * share**2 + (1.0 - share)",
     ),
     Mutant(
-        "dynamics: the overdamped noise of half the size",
+        "recipe: the overdamped noise of half the size",
         "integrators/recipe.py",
         "math.sqrt(2.0 * temperature * lr)",
         "math.sqrt(temperature * lr)",
     ),
     Mutant(
-        "dynamics: a drift of the wrong sign",
+        "recipe: a drift of the wrong sign",
         "integrators/recipe.py",
         "Drift(-lr * move[0])",
         "Drift(lr * move[0])",

@@ -342,29 +342,22 @@ def quasi_newton(
     multiplier = _minus_eye(torch.add(overlap, overlap.mT).mul_(0.5), 1.0)
     excess = _minus_eye(gram, 1.0)
     error = math.nan
-    room = Room(None, None, None)
+    # Where an iteration writes; in new memory where autograd has to see it.
+    places: tuple[Tensor | None, Tensor | None, Tensor | None] = (None, None, None)
     if not tracked(overlap, gram):
-        room = Room(multiplier, torch.empty_like(overlap), torch.empty_like(overlap))
+        places = (multiplier, torch.empty_like(overlap), torch.empty_like(overlap))
     for count in range(1, max_iterations + 1):
         # Twice the residual, 2(M − I − LS − SᵀL + LL), is X + Xᵀ with X = M − I + L(L − 2S):
         # one product.
-        factor = torch.add(multiplier, overlap, alpha=-2.0, out=room.twice)
-        mixed = torch.baddbmm(excess, multiplier, factor, out=room.mixed)
-        twice = torch.add(mixed, mixed.mT, out=room.twice)
-        multiplier = torch.add(multiplier, twice, alpha=0.25, out=room.multiplier)
+        factor = torch.add(multiplier, overlap, alpha=-2.0, out=places[2])
+        mixed = torch.baddbmm(excess, multiplier, factor, out=places[1])
+        twice = torch.add(mixed, mixed.mT, out=places[2])
+        multiplier = torch.add(multiplier, twice, alpha=0.25, out=places[0])
         if count % look_every == 0 or count == max_iterations:
             error = 0.5 * largest(twice)
             if error <= tolerance or (math.isnan(error) and _rest_is_below(twice, 2 * tolerance)):
                 break
     return multiplier, twice.mul_(0.5), error, count
-
-
-class Room(NamedTuple):
-    """Where an iteration writes; in new memory where autograd has to see it."""
-
-    multiplier: Tensor | None
-    mixed: Tensor | None
-    twice: Tensor | None
 
 
 def _rest_is_below(tensor: Tensor, limit: float) -> bool:

@@ -128,7 +128,7 @@ class Recipe(NamedTuple):
 
     def spread(self, shape: Callable[[Tensor], Tensor]) -> Recipe:
         """The recipe with its tensors, one number per member, in the shape of a batch."""
-        if not any(isinstance(value, Tensor) for value in self._values()):
+        if not self.differs:
             return self
 
         def put(value: Any) -> Any:
@@ -136,9 +136,6 @@ class Recipe(NamedTuple):
 
         actions: list[Any] = [type(action)(*map(put, action)) for action in self.actions]
         return Recipe(tuple(actions), self.momentum, put(self.weight_decay))
-
-    def _values(self) -> list[Any]:
-        return [self.weight_decay, *(value for action in self.actions for value in action)]
 
     # --- for the kernels --------------------------------------------------------------------
 
@@ -158,7 +155,8 @@ class Recipe(NamedTuple):
     @property
     def differs(self) -> bool:
         """Whether members of an ensemble have different numbers."""
-        return any(isinstance(value, Tensor) for value in self._values())
+        values = [self.weight_decay, *(value for action in self.actions for value in action)]
+        return any(isinstance(value, Tensor) for value in values)
 
 
 def _number(value: Any, member: int) -> float:

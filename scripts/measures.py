@@ -32,12 +32,12 @@ sys.path[:0] = [str(ROOT / "src")]
 import colangevin as cl  # noqa: E402
 
 FORMULAS = {
-    "constraints": {"impulse", "drift", "drift_", "project", "project_", "tangent"},
+    "constraints": {"impulse", "drift", "project", "tangent"},
     "integrators": {"_accumulate"},  # B and O where momenta are kept modulo the normal space
     "native": {"_call"},
 }
 CORE = ("constraints", "integrators", "random", "native", "optimizers", "ensemble")
-SUMS = ("plus", ".add", ".add_", ".sub", ".sub_")
+SUMS = ("add_scaled", ".add", ".add_", ".sub", ".sub_")
 TYPES = "TYPE_CHECKING"
 OTHER_USES = {"temperature._reading", "tempering._energy"}
 """A second derivative, and an energy."""
@@ -63,8 +63,7 @@ def trace(function: Callable[[], Any]) -> list[tuple[str, str]]:
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(str(SOURCE)) and code.co_name[0] != "<":
-            place = " in place" if frame.f_locals.get("in_place") is True else ""
-            found.append((str(Path(code.co_filename).relative_to(SOURCE)), code.co_name + place))
+            found.append((str(Path(code.co_filename).relative_to(SOURCE)), code.co_name))
 
     sys.setprofile(note)
     try:

@@ -80,8 +80,8 @@ MUTANTS = [
     Mutant(
         "orthogonal: a tangent with half of the symmetric part",
         "constraints/orthogonal.py",
-        "-1.0 / step, in_place)",
-        "-0.5 / step, in_place)",
+        "solved.multiplier, -1.0 / step)",
+        "solved.multiplier, -0.5 / step)",
     ),
     Mutant(
         "orthogonal kernel: the momentum keeps half of its normal part",
@@ -102,16 +102,16 @@ MUTANTS = [
         "variance * share**2 + (1.0 - share)",
     ),
     Mutant(
-        "dynamics: the overdamped noise of half the size",
-        "integrators/dynamics.py",
-        "math.sqrt(2.0 * self.temperature * self.lr)",
-        "math.sqrt(self.temperature * self.lr)",
+        "recipe: the overdamped noise of half the size",
+        "integrators/recipe.py",
+        "math.sqrt(2.0 * temperature * lr)",
+        "math.sqrt(temperature * lr)",
     ),
     Mutant(
-        "dynamics: a drift of the wrong sign",
-        "integrators/dynamics.py",
-        "DriftBy(-self.lr * move.fraction)",
-        "DriftBy(self.lr * move.fraction)",
+        "recipe: a drift of the wrong sign",
+        "integrators/recipe.py",
+        "Drift(-lr * move[0])",
+        "Drift(lr * move[0])",
     ),
     Mutant(
         "repeated step: a changed lr is not taken over",

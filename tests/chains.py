@@ -83,7 +83,7 @@ def at_rest(constraint: Constraint, position: Tensor, momentum: bool) -> State:
 
 def integrate(target: Target, run: Run, seed: int = 0) -> Iterator[State]:
     """Samples of the state; momenta are in the optimizer's units, v = -p / h."""
-    position = target.batch(run.chains)
+    position = target.batch(run.chains).clone()
     constraint = target.constraint.bind([position.shape])
     dynamics = run.dynamics(target.temperature)
     state = at_rest(constraint, position, momentum=not dynamics.is_overdamped)
@@ -94,7 +94,7 @@ def integrate(target: Target, run: Run, seed: int = 0) -> Iterator[State]:
             actions = dynamics.actions(first)
             state = advance(constraint, state, target.gradient(state.position), actions, draw)
             first = False
-        yield state
+        yield state.map(torch.clone)
 
 
 def optimize(target: Target, run: Run, seed: int = 0) -> Iterator[State]:

@@ -8,7 +8,7 @@ from torch import Size, Tensor, nn
 import reference as ref
 from colangevin import CoLA, ConstraintError, ConvergenceError, Orthogonal, ProjectionWarning, State
 from colangevin.constraints import Outcome
-from colangevin.constraints.stiefel import largest, polar_factor, quasi_newton
+from colangevin.constraints.orthogonal import largest, polar_factor, quasi_newton
 from colangevin.integrators import Dynamics, advance, parse
 from registry import normals
 
@@ -25,7 +25,7 @@ def moved_from(step: float) -> tuple[Tensor, Tensor]:
 
 def project(q: Tensor, proposal: Tensor, constraint: Orthogonal | None = None) -> Tensor:
     constraint = constraint or Orthogonal()
-    return constraint.project(State(q[None]), proposal[None], None).position[0]
+    return constraint.project(State(q[None]), proposal[None].clone(), None).position[0]
 
 
 def test_place_is_the_nearest_matrix() -> None:
@@ -81,10 +81,10 @@ def test_the_projection_approaches_the_polar_factor_with_the_third_power_of_the_
 
 def test_large_steps_fall_back_to_the_polar_factor() -> None:
     q, proposal = moved_from(4.0)
-    state = Orthogonal().project(State(q[None]), proposal[None], None)
+    state = Orthogonal().project(State(q[None]), proposal[None].clone(), None)
     assert state.outcome == Outcome(Orthogonal().max_iterations, 1)
     again = state._replace(position=q[None])
-    assert Orthogonal().project(again, proposal[None], None).outcome.fallbacks == 2
+    assert Orthogonal().project(again, proposal[None].clone(), None).outcome.fallbacks == 2
     torch.testing.assert_close(state.position[0], polar_factor(proposal), rtol=0.0, atol=1e-13)
 
 
@@ -140,7 +140,7 @@ def test_the_tolerance_ends_the_iteration() -> None:
 def test_the_limit_of_iterations_ends_it_too() -> None:
     q, proposal = moved_from(0.3)
     outcomes = [
-        kind.project(State(q[None]), proposal[None], None).outcome
+        kind.project(State(q[None]), proposal[None].clone(), None).outcome
         for kind in (Orthogonal(max_iterations=2), Orthogonal(max_iterations=2, tolerance=0.1))
     ]
     assert [outcome.fallbacks for outcome in outcomes] == [1, 0]
@@ -256,7 +256,8 @@ def test_a_step_can_be_differentiated(momentum: float) -> None:
     actions = Dynamics(0.05, momentum, 0.0, parse("OBA")).actions(first=False)
 
     def moved(gradient: Tensor) -> Tensor:
-        return advance(constraint, State(position, old), gradient, actions, None).position
+        state = State(position, old).map(torch.clone)
+        return advance(constraint, state, gradient, actions, None).position
 
     gradient = draw(position).requires_grad_()
     assert torch.autograd.gradcheck(moved, gradient, eps=1e-6, atol=1e-6)

@@ -8,7 +8,7 @@ import torch
 
 from colangevin import State, Unconstrained
 from colangevin.integrators import Dynamics, advance, impulse, kick, parse, thermostat
-from colangevin.integrators.scheme import Drift, Impulse, Move, Piece, Scheme
+from colangevin.integrators.scheme import Drift, Move, Run, Scheme, coefficients
 from registry import normals
 
 WORDS = ["OBA", "BOA", "ABO", "AOB", "BAOAB", "OBABO", "ABOA", "AOAB", "BAOA", "OBAO", "OOBAA"]
@@ -16,11 +16,10 @@ OTHERS = ["", "O", "OB", "BA", "OBC", "oba", "OBA ", "O-B-A", "OBAX", "1"]
 TWO_GRADIENTS = ["ABABO", "BABAO", "OABAB", "ABOAB", "BOABAB"]
 
 
-def letters_of(moves: tuple[Move, ...]) -> list[Piece]:
-    pieces: list[Piece] = []
-    for move in moves:
-        pieces += [Piece("A", move.fraction)] if isinstance(move, Drift) else move.pieces
-    return pieces
+def letters_of(moves: tuple[Move, ...]) -> Run:
+    """The letters of moves, each with its share."""
+    runs = [(("A", move.step),) if isinstance(move, Drift) else move for move in moves]
+    return tuple(itertools.chain(*runs))
 
 
 def spell(moves: tuple[Move, ...]) -> str:
@@ -29,7 +28,7 @@ def spell(moves: tuple[Move, ...]) -> str:
 
 
 def shares(moves: tuple[Move, ...], letter: str) -> float:
-    return sum(piece.fraction for piece in letters_of(moves) if piece.letter == letter)
+    return sum(fraction for found, fraction in letters_of(moves) if found == letter)
 
 
 @pytest.mark.parametrize("word", OTHERS)
@@ -96,11 +95,11 @@ def test_the_fractions_of_each_letter_sum_to_one(delayed: bool) -> None:
 def test_an_impulse_is_its_letters_one_after_the_other(run: str) -> None:
     """In mean exactly; the variances of its O's add up to that of its one normal."""
     decay, h, tau = 0.6, 0.3, 0.7
-    pieces = tuple(Piece(letter, 1.0 / run.count(letter)) for letter in run)
+    pieces = tuple((letter, 1.0 / run.count(letter)) for letter in run)
     constraint, fresh = Unconstrained(), normals(0)
     state = State(fresh(torch.empty(3, dtype=torch.float64)), fresh(torch.empty(3).double()))
     gradient = fresh(state.position)
-    literal, variance = state, 0.0
+    literal, variance = state.map(torch.clone), 0.0
     for letter, fraction in pieces:
         if letter == "B":
             literal = kick(constraint, literal, gradient, h * fraction)
@@ -108,7 +107,7 @@ def test_an_impulse_is_its_letters_one_after_the_other(run: str) -> None:
             share = decay**fraction
             literal = thermostat(constraint, literal, share, 0.0, None)
             variance = variance * share**2 + tau * (1.0 - share**2)
-    old, weight, scale = Impulse(pieces).coefficients(decay)
+    old, weight, scale = coefficients(pieces, decay)
     joined = impulse(constraint, state, gradient, old, -h * weight, 0.0, None)
     torch.testing.assert_close(joined.momentum, literal.momentum, rtol=0.0, atol=1e-15)
     assert tau * scale**2 == pytest.approx(variance)
@@ -121,16 +120,17 @@ def test_actions_are_the_moves_in_the_units_of_sgd(word: str) -> None:
     scheme, constraint = parse(word), Unconstrained()
     dynamics = Dynamics(h * h, math.exp(-friction * h), tau, scheme)
     start = normals(1)(torch.empty(4, dtype=torch.float64))
-    sgd, physical = State(start, torch.zeros_like(start)), State(start, torch.zeros_like(start))
+    sgd = State(start.clone(), torch.zeros_like(start))
+    physical = State(start.clone(), torch.zeros_like(start))
     draws = [normals(2), normals(2)]
     for call in range(5):
         gradient = torch.sin(sgd.position)
         sgd = advance(constraint, sgd, gradient, dynamics.actions(first=call == 0), draws[0])
         for move in scheme.first if call == 0 else scheme.moves:
             if isinstance(move, Drift):
-                physical = constraint.drift(physical, h * move.fraction)
+                physical = constraint.drift(physical, h * move.step)
             else:
-                old, weight, scale = move.coefficients(math.exp(-friction * h))
+                old, weight, scale = coefficients(move, math.exp(-friction * h))
                 noise = (scale * math.sqrt(tau), draws[1] if scale else None)
                 physical = impulse(constraint, physical, gradient, old, -h * weight, *noise)
     torch.testing.assert_close(sgd.position, physical.position, rtol=0.0, atol=1e-13)
@@ -153,7 +153,8 @@ def test_at_a_step_of_zero_nothing_moves() -> None:
     state = State(torch.ones(2), torch.ones(2))
     for word in WORDS:
         actions = Dynamics(0.0, 0.5, 1.0, parse(word)).actions(first=False)
-        moved = advance(Unconstrained(), state, torch.ones(2), actions, normals(0))
+        copy = state.map(torch.clone)
+        moved = advance(Unconstrained(), copy, torch.ones(2), actions, normals(0))
         assert torch.equal(moved.position, state.position)
         assert bool(moved.momentum.isfinite().all())
 

@@ -110,8 +110,8 @@ def test_noise_on_the_circle_is_the_projected_noise() -> None:
     start = start_of(circle, (3,))
     general = general.bind([start.shape])
     slack, zero = circle.lift(start), torch.zeros_like(start)
-    left = State(start, zero, slack)
-    right = State(*[t.unsqueeze(0) for t in (start, zero, slack, zero)])
+    left = State(start, zero, slack).map(torch.clone)
+    right = State(*[t.unsqueeze(0).clone() for t in (start, zero, slack, zero)])
     actions = RUNS[1].dynamics(1e-3, 1.0, 0.1).actions(first=False)
     fresh = normals(7)
     for _ in range(25):

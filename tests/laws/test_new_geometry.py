@@ -93,7 +93,7 @@ def test_every_law_runs_on_it_and_holds(report: dict[str, str], name: str) -> No
         "test_base.py",
         "test_batching.py",
         "test_contract.py",
-        "test_in_place.py",
+        "test_copies.py",
         "test_manifold.py",
         "test_property.py",
         "test_reference.py",

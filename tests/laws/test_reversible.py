@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from colangevin import Circle, Massive, Sphere, State, Unconstrained
+from colangevin import Circle, Constraint, Massive, Sphere, State, Unconstrained
 from colangevin.constraints.base import Vector
-from colangevin.integrators import drift, kick
+from colangevin.integrators import pieces
 from registry import CASES, Case, ids, normals
 
 STEP = 0.05
@@ -13,6 +13,16 @@ TOLERANCE = 1e-11
 EXACT = (Unconstrained, Massive, Circle, Sphere)
 """Kinds whose drift is the geodesic; that of a subclass may be another."""
 GEODESIC = [case for case in CASES if type(case.make()) in EXACT]
+
+
+def drift(constraint: Constraint, state: State, step: float) -> State:
+    """A on a copy."""
+    return pieces.drift(constraint, state.map(torch.clone), step)
+
+
+def kick(constraint: Constraint, state: State, gradient: torch.Tensor, step: float) -> State:
+    """B on a copy."""
+    return pieces.kick(constraint, state.map(torch.clone), gradient, step)
 
 
 def flip(state: State) -> State:

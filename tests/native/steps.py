@@ -9,7 +9,8 @@ from torch import Tensor
 
 from colangevin import Circle, State, Unconstrained
 from colangevin.constraints.base import Constraint, Draw, Scalar, like
-from colangevin.integrators.dynamics import Action, DriftBy, ImpulseBy, advance
+from colangevin.integrators.pieces import advance
+from colangevin.integrators.scheme import Action, Drift, Impulse
 from colangevin.native import Table, fill
 from colangevin.native.table import DRIFT, IMPULSE, OVERDAMPED
 
@@ -42,7 +43,7 @@ def flatten(actions: Sequence[Action]) -> tuple[list[int], list[float]]:
     kinds, numbers = [], []
     for action in actions:
         values = [0.0 if value is None else float(value) for value in action]
-        kind = {DriftBy: DRIFT, ImpulseBy: IMPULSE}.get(type(action), OVERDAMPED)
+        kind = {Drift: DRIFT, Impulse: IMPULSE}.get(type(action), OVERDAMPED)
         kinds.append(kind)
         numbers += values + [0.0] * (3 - len(values))
     return kinds, numbers
@@ -106,7 +107,8 @@ def noise(ordinal: int, step: int, draw: int = 0) -> Draw:
 
 def expected(item: Piece, actions: Sequence[Action], step: int, draw: int = 0) -> State:
     gradient = item.gradient + item.weight_decay * item.state.position
-    return advance(item.constraint, item.state, gradient, actions, noise(item.ordinal, step, draw))
+    state, draws = item.copy().state, noise(item.ordinal, step, draw)
+    return advance(item.constraint, state, gradient, actions, draws)
 
 
 def lay_out(pieces: Sequence[Piece]) -> Table:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from colangevin.integrators.dynamics import Action, DriftBy, ImpulseBy, OverdampedBy
+from colangevin.integrators.scheme import Action, Drift, Impulse, Overdamped
 from native.steps import Piece, expected, piece, run
 from registry import RUNS, Run, ids
 
@@ -80,14 +80,14 @@ def same(one: Piece, two: Piece) -> bool:
 
 
 ALL: tuple[Action, ...] = (
-    ImpulseBy(0.9, 1.0, 0.1),
-    DriftBy(-0.1),
-    ImpulseBy(0.9, None, 0.2),
-    DriftBy(-0.2),
-    ImpulseBy(0.5, 0.5, None),
-    OverdampedBy(0.1, 0.1),
-    DriftBy(-0.1),
-    OverdampedBy(0.1, None),
+    Impulse(0.9, 1.0, 0.1),
+    Drift(-0.1),
+    Impulse(0.9, None, 0.2),
+    Drift(-0.2),
+    Impulse(0.5, 0.5, None),
+    Overdamped(0.1, 0.1),
+    Drift(-0.1),
+    Overdamped(0.1, None),
 )
 
 
@@ -146,7 +146,7 @@ def test_no_weight_exceeds_its_radius(radius: float, dtype: torch.dtype) -> None
     assert item.state.slack is not None
     item.state.slack.copy_(radius * angle.cos())
     for step in range(50):
-        run([item], (ImpulseBy(0.9, 1.0, 0.5), DriftBy(-0.1), OverdampedBy(0.1, 0.1)), step)
+        run([item], (Impulse(0.9, 1.0, 0.5), Drift(-0.1), Overdamped(0.1, 0.1)), step)
         assert item.state.position.double().abs().max() <= radius
         assert item.state.slack.abs().min() > 0
         off = (item.state.position.square() + item.state.slack.square()) / radius**2 - 1
@@ -157,7 +157,7 @@ def test_no_weight_exceeds_its_radius(radius: float, dtype: torch.dtype) -> None
 def test_a_weight_pressed_against_its_bound_can_leave(dtype: torch.dtype) -> None:
     item = piece("circle", 64, dtype, 0)
     item.gradient = torch.full((64,), -5.0, dtype=dtype)
-    overdamped = (OverdampedBy(0.1, None),)
+    overdamped = (Overdamped(0.1, None),)
     for step in range(100):
         run([item], overdamped, step)
     assert (item.state.position > 0.999 * item.radius).all()
@@ -177,8 +177,8 @@ def test_a_huge_gradient_is_survived(geometry: str, dtype: torch.dtype) -> None:
     other = item.copy()
     for step in range(5):
         item.gradient = wild if step == 0 else calm
-        run([item], (ImpulseBy(0.9, 1.0, None), DriftBy(-0.1)), step)
-        run([other], (ImpulseBy(0.9, 1.0, None), DriftBy(-0.1)), step)
+        run([item], (Impulse(0.9, 1.0, None), Drift(-0.1)), step)
+        run([other], (Impulse(0.9, 1.0, None), Drift(-0.1)), step)
         assert all(tensor.isfinite().all() for tensor in states(item))
     off = (item.state.position.square() + item.state.slack.square()) / item.radius**2 - 1
     assert off.abs().max() < 1e-6
@@ -194,7 +194,7 @@ def test_a_huge_overdamped_proposal_is_projected_to_its_bound(
     item = piece(geometry, 100, dtype, 0)
     item.gradient[::2] = 1e30
     item.gradient[1::2] = -1e38
-    run([item], (OverdampedBy(0.1, None),), 0)
+    run([item], (Overdamped(0.1, None),), 0)
     assert torch.equal(item.state.position.sign(), -item.gradient.sign())
     assert ((item.state.position / item.radius).abs() - 1).abs().max() < 1e-6
 
@@ -208,7 +208,7 @@ def test_the_bound_is_kept_wherever_the_block_needs_it(dtype: torch.dtype) -> No
         item.state.slack.fill_(item.radius)
         item.state.momentum.zero_()
         item.state.momentum[place] = math.pi / 2
-        run([item], (DriftBy(1.0),), 0)
+        run([item], (Drift(1.0),), 0)
         assert item.state.position.double().abs().max() <= item.radius
         floor = math.sqrt(torch.finfo(dtype).eps) * item.radius
         assert float(item.state.slack[place].abs()) >= 0.99 * floor
@@ -229,7 +229,7 @@ def test_what_was_written_is_kept_and_back_on_its_circle_at_once(
     item.state.momentum.fill_(1e-3)
     item.gradient = torch.zeros_like(item.gradient)
     signs = item.state.slack.sign()
-    moves = (ImpulseBy(1.0, 1.0, None), DriftBy(-1e-3)) if together else (DriftBy(-1e-3),)
+    moves = (Impulse(1.0, 1.0, None), Drift(-1e-3)) if together else (Drift(-1e-3),)
     run([item], moves, 0)
     off = (item.state.position.square() + item.state.slack.square()) / item.radius**2 - 1
     assert off.abs().max() < 1e-3
@@ -262,7 +262,7 @@ def test_rotations_are_right_for_all_angles() -> None:
     item.state.momentum.copy_(torch.linspace(-60.0, 60.0, 20_000, dtype=torch.float64))
     item.state.momentum[:8] = torch.tensor([1e3, -1e4, 1e5, 9e5, -9e5, 0.0, 1e-300, 5e-9])
     before = item.copy()
-    run([item], (DriftBy(1.0),), 0)
+    run([item], (Drift(1.0),), 0)
     x, y, angle = before.state.position, before.state.slack, before.state.momentum
     assert (item.state.position - (x * angle.cos() + y * angle.sin())).abs().max() < 1e-15
     assert (item.state.slack - (y * angle.cos() - x * angle.sin())).abs().max() < 1e-8  # floor

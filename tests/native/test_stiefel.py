@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from colangevin import Orthogonal, State
-from colangevin.integrators.dynamics import Action, DriftBy, ImpulseBy, OverdampedBy, advance
+from colangevin.integrators.pieces import advance
+from colangevin.integrators.scheme import Action, Drift, Impulse, Overdamped
 from colangevin.native import Stacks, load, reason
 from colangevin.native.stiefel import DONE, FAILED, FAR, Result, is_small
 from native.steps import SEED, flatten, noise
@@ -85,7 +86,7 @@ def check(
     x, v, g = start
     constraint = Orthogonal(batch_dims=1, scale=scale)
     make = noise(3, 0)
-    state = State(constraint.to_batch(x), constraint.to_batch(v))
+    state = State(constraint.to_batch(x), constraint.to_batch(v)).map(torch.clone)
     gradient = constraint.to_batch(g + weight_decay * x)
     wanted = advance(
         constraint, state, gradient, actions, lambda like: constraint.to_batch(make(x))
@@ -129,12 +130,12 @@ def test_many_steps_stay_on_the_manifold() -> None:
     x = weights((4, 64, 32), torch.float32)
     v, g = torch.zeros_like(x), random(x, 2)
     for step in range(300):
-        run(x, v, g, (ImpulseBy(0.9, 1.0, 0.1), DriftBy(-0.01)), step)
+        run(x, v, g, (Impulse(0.9, 1.0, 0.1), Drift(-0.01)), step)
     off = x.mT @ x - torch.eye(32)
     assert off.abs().max() < 2e-6
 
 
-MOVES = (ImpulseBy(0.9, 1.0, 0.1), DriftBy(-0.01), OverdampedBy(0.01, 0.01))
+MOVES = (Impulse(0.9, 1.0, 0.1), Drift(-0.01), Overdamped(0.01, 0.01))
 
 
 @pytest.mark.parametrize("shape", [(3, 20, 9), (3, 9, 20)], ids=str)
@@ -171,17 +172,17 @@ def test_threads_neighbours_and_stacks_change_no_bit(dtype: torch.dtype) -> None
 class TestFailures:
     @pytest.mark.parametrize("shape", [(5, 8, 3), (5, 3, 8)], ids=str)
     @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, 1e3])
-    @pytest.mark.parametrize("kind", [(DriftBy(-1.0),), (OverdampedBy(1.0, None),)])
+    @pytest.mark.parametrize("kind", [(Drift(-1.0),), (Overdamped(1.0, None),)])
     def test_who_fails_is_left_alone_and_leaves_others_alone(
         self, kind: tuple[Action, ...], value: float, shape: tuple[int, int, int]
     ) -> None:
         x = weights(shape, torch.float32)
         v, g = 0.01 * random(x, 1), 0.01 * random(x, 2)
         calm = (x.clone(), v.clone())
-        run(*calm, g, (ImpulseBy(0.5, 1.0, None), *kind))
+        run(*calm, g, (Impulse(0.5, 1.0, None), *kind))
         g[2, 1, 1] = value
         start = (x.clone(), v.clone())
-        result = run(x, v, g, (ImpulseBy(0.5, 1.0, None), *kind))
+        result = run(x, v, g, (Impulse(0.5, 1.0, None), *kind))
         assert result.outcomes[2] in (FAILED, FAR)
         assert [o for i, o in enumerate(result.outcomes) if i != 2] == [DONE] * 4
         for new, old, other in zip((x, v), start, calm, strict=True):
@@ -194,7 +195,7 @@ class TestFailures:
         for factor, outcome in ((0.4, DONE), (0.5, FAR)):
             x = weights((1, 4, 1), torch.float64)
             old = x.clone()
-            result = run(x, torch.zeros_like(x), -factor * old, (OverdampedBy(1.0, None),))
+            result = run(x, torch.zeros_like(x), -factor * old, (Overdamped(1.0, None),))
             assert list(result.outcomes) == [outcome]
             assert (x - old).abs().max() < 1e-14
 

@@ -648,7 +648,7 @@ class TestProjectionsThatFail:
         def interrupted(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(cl.General, "drift_", interrupted)
+        monkeypatch.setattr(cl.General, "drift", interrupted)
         before = contents(optimizer)
         with pytest.raises(KeyboardInterrupt):
             optimizer.step()

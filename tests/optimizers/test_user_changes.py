@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import colangevin as cl
-from colangevin.constraints.base import plus
+from colangevin.constraints.base import add_scaled
 
 CONSTRAINTS = {
     "free": None,
@@ -214,7 +214,7 @@ class Heavy(cl.Unconstrained):
     mass: float = 1.0
 
     def drift(self, state, step):
-        return state._replace(position=plus(state.position, state.momentum, step / self.mass))
+        return state._replace(position=add_scaled(state.position, state.momentum, step / self.mass))
 
     def describe(self):
         return {"kind": "Heavy", "mass": self.mass}

@@ -6,8 +6,10 @@ from torch import Tensor
 
 import colangevin as cl
 from colangevin.ensemble.streams import Stream, random_bits
+from colangevin.integrators.scheme import Overdamped
 from colangevin.optimizers.step.bucket import MOMENTUM
 from colangevin.optimizers.step.noise import Noise
+from colangevin.sampling import descent
 from colangevin.sampling.chains import Chains, Dynamics
 from colangevin.sampling.moves import Metropolis, Phase, fresh_momenta, refresh, turned, verlet
 from colangevin.sampling.readings import configurational, energy_errors, ratio
@@ -120,6 +122,36 @@ def test_chains_whose_projection_fails_stay_and_do_not_stop_the_others() -> None
         tested.step()
     assert 0 < tested.irreversible < 18
     assert bool((tested.accepted > 0).any())
+
+
+def failing(geometry: cl.Constraint, state: cl.State, *_: object) -> cl.State:
+    """A move that has written over its state when it fails."""
+    state.position.fill_(torch.nan)
+    raise cl.ConvergenceError("no way back to the manifold")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_moves_leave_their_start_alone(
+    name: str, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Geometries write over states; chains that are refused, or fail, go on from theirs."""
+    moving = chains(*GEOMETRIES[name], cubic, 0.1)
+    parts = moving.parts()
+    (part,) = parts
+    states = fresh_momenta(moving, parts, moving.states(parts, momentum=False), 0.1, 0)
+    start = Phase(states, *moving.energies(parts, states))
+    before = states[0].map(torch.clone)
+    kind = type(part.bucket.constraint)
+    for method in ("drift", "project") if fails else ():
+        monkeypatch.setattr(kind, method, failing)
+    assert bool(verlet(moving, parts, start, 0.1).good.any()) == (not fails)
+    step = descent._moved(part, states[0], start.forces[0], Overdamped(0.01, None))
+    assert torch.equal(step.position, before.position) == fails
+    redrawn = Metropolis(moving)._refresh(part, states[0])
+    assert not torch.equal(redrawn.momentum, before.momentum)
+    for kept, old in zip(states[0].tensors, before.tensors, strict=True):
+        assert kept is old or torch.equal(kept, old)
 
 
 @pytest.mark.parametrize("name", [n for n in GEOMETRIES if n != "torus"])

@@ -6,9 +6,9 @@ from colangevin.constraints.base import State as State
 from colangevin.constraints.base import Vector as Vector
 from colangevin.constraints.circle import Circle as Circle
 from colangevin.constraints.general import General as General
-from colangevin.constraints.massive import Massive as Massive
 from colangevin.constraints.orthogonal import Orthogonal as Orthogonal
 from colangevin.constraints.sphere import Sphere as Sphere
+from colangevin.constraints.unconstrained import Massive as Massive
 from colangevin.constraints.unconstrained import Unconstrained as Unconstrained
 
 __all__ = [

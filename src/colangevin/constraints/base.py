@@ -105,11 +105,11 @@ def rows_of(tensor: Tensor) -> Tensor:
     return tensor if tensor.dim() <= 1 else tensor.flatten(1).sum(dim=1)
 
 
-def fitting(factor: Scalar, tensor: Tensor) -> Scalar:
+def match_dims(factor: Scalar, tensor: Tensor) -> Scalar:
     """A factor of the members for a tensor with fewer dimensions than the batch has: a slack.
 
     Example:
-        >>> fitting(torch.ones(4, 1), torch.zeros(4)).shape
+        >>> match_dims(torch.ones(4, 1), torch.zeros(4)).shape
         torch.Size([4])
     """
     if isinstance(factor, Tensor) and factor.dim() > tensor.dim():
@@ -117,10 +117,28 @@ def fitting(factor: Scalar, tensor: Tensor) -> Scalar:
     return factor
 
 
-def plus(x: Tensor, y: Tensor, factor: Scalar, out: Tensor | None = None) -> Tensor:
-    """x + factor · y, in one pass over memory where the factor is a plain number."""
+def tracked(*tensors: Tensor) -> bool:
+    """Whether autograd follows what is made of these tensors, so that it needs new memory."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def add_scaled(x: Tensor, y: Tensor, factor: Scalar, out: Tensor | None = None) -> Tensor:
+    """x + factor · y, in one pass over memory where the factor is a plain number.
+
+    Args:
+        x: the first term.
+        y: the second one.
+        factor: of the second one.
+        out: where to write the sum, unless autograd follows it.
+
+    Example:
+        >>> add_scaled(torch.ones(2), torch.ones(2), 0.5)
+        tensor([1.5000, 1.5000])
+    """
+    if out is not None and tracked(x, y):
+        out = None
     if isinstance(factor, Tensor):
-        total = x + y * fitting(factor, y)
+        total = x + y * match_dims(factor, y)
         return total if out is None else out.copy_(total)
     # Not given at all where there is none: vmap knows no out.
     return torch.add(x, y, alpha=factor, **({} if out is None else {"out": out}))
@@ -183,7 +201,9 @@ def check_scale(name: str, value: float | Tensor, dtype: torch.dtype) -> None:
 
 
 class Constraint(ABC):
-    """A geometry: pure functions on batches of tensors; it knows nothing of optimizers.
+    """A geometry: functions on batches of tensors; it knows nothing of optimizers.
+
+    All are pure but ``drift`` and ``project``, which may write over the state that they are given.
 
     A *batch* is what ``to_batch`` makes of a parameter: a tensor whose leading dimensions
     count independent copies of the manifold. Batches with equal ``batch_key`` may be
@@ -216,13 +236,6 @@ class Constraint(ABC):
 
     over: Alone = ALONE
     """What adds up over the parts of a weight that is cut through copies of the manifold."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """A subclass that changes ``drift`` or ``project`` is never bypassed in place."""
-        super().__init_subclass__(**options)
-        for name in ("drift", "project"):
-            if name in cls.__dict__ and f"{name}_" not in cls.__dict__:
-                setattr(cls, f"{name}_", getattr(Constraint, f"{name}_"))
 
     def __repr__(self) -> str:
         """The fields of a dataclass; blocks only where there are several."""
@@ -396,8 +409,10 @@ class Constraint(ABC):
             vector = gradient * weight
         if draw is not None:
             noise = draw(state.position)
-            vector = noise * scale if vector is None else plus(vector, noise, scale)
-            slack = None if state.slack is None else draw(state.slack) * fitting(scale, state.slack)
+            vector = noise * scale if vector is None else add_scaled(vector, noise, scale)
+            slack = (
+                None if state.slack is None else draw(state.slack) * match_dims(scale, state.slack)
+            )
         if vector is None:
             vector = torch.zeros_like(state.position)
         return self.tangent(state, vector, slack)
@@ -419,11 +434,11 @@ class Constraint(ABC):
 
     @abstractmethod
     def drift(self, state: State, step: Scalar) -> State:
-        """A: move along the geodesic for the time ``step``."""
+        """A: move along the geodesic for the time ``step``.
 
-    def drift_(self, state: State, step: Scalar) -> State:
-        """``drift``, written over the tensors of ``state``."""
-        return overwrite(state, self.drift(state, step))
+        It may write over the tensors of ``state``: the new state is what it returns, the old one
+        is lost unless the caller has kept a copy, ``state.map(torch.clone)``.
+        """
 
     def velocity(self, state: State) -> Tensor:
         """How fast the weight moves, without the slack's part: the momentum, if masses are 1."""
@@ -433,19 +448,18 @@ class Constraint(ABC):
         self, state: State, gradient: Tensor, step: Scalar, scale: Scalar, draw: Draw | None
     ) -> tuple[Tensor, Tensor | None]:
         """The Euler–Maruyama proposal q − step · G + scale · R: its position and its slack."""
-        position, slack = plus(state.position, gradient, -step), state.slack
+        position, slack = add_scaled(state.position, gradient, -step), state.slack
         if draw is not None:
-            position = plus(position, draw(position), scale)
-            slack = None if slack is None else plus(slack, draw(slack), scale)
+            position = add_scaled(position, draw(position), scale)
+            slack = None if slack is None else add_scaled(slack, draw(slack), scale)
         return position, slack
 
     @abstractmethod
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
-        """Bring an Euler–Maruyama proposal back to the manifold."""
+        """Bring an Euler–Maruyama proposal back to the manifold.
 
-    def project_(self, state: State, position: Tensor, slack: Tensor | None) -> State:
-        """``project``, written over the tensors of ``state`` and maybe over the proposal."""
-        return overwrite(state, self.project(state, position, slack))
+        It may write over the tensors of ``state``, as ``drift``, and over the proposal.
+        """
 
     @abstractmethod
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:

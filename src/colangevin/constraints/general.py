@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.constraints import newton
+from colangevin.constraints import general_solver as solver
 from colangevin.constraints.base import Constraint, Outcome, Scalar, State, Vector, tolerance_for
-from colangevin.constraints.equations import System, arity, check_arity
+from colangevin.constraints.general_solver import System, arity, check_arity
 from colangevin.errors import ConstraintError, ConvergenceError
 
 MARGIN = 0.1
@@ -155,7 +155,7 @@ class General(Constraint):
     def excess(self, position: Tensor) -> float:
         self.check(position)
         value, jacobian = self.system.linearise(position)
-        relative = value / newton.scale_of(jacobian, position)
+        relative = value / solver.scale_of(jacobian, position)
         if not self.inequality:
             self._check_rank(position)
             return float(relative.abs().max())
@@ -178,9 +178,9 @@ class General(Constraint):
             return position
         limits = (self.tolerance, 4 * self.max_iterations)
         try:
-            return newton.orthogonal(self.system.linearise, position, *limits)[0]
+            return solver.orthogonal(self.system.linearise, position, *limits)[0]
         except ConvergenceError:
-            return newton.least_norm(self.system.linearise, position, *limits)
+            return solver.least_norm(self.system.linearise, position, *limits)
 
     def _enter(self, position: Tensor) -> Tensor:
         """Least-norm Newton steps on the violated inequalities, to just inside."""
@@ -188,7 +188,7 @@ class General(Constraint):
             value, jacobian = self.system.linearise(position)
             if bool((value < 0).all()):
                 return position
-            margin = MARGIN * newton.scale_of(jacobian, position)
+            margin = MARGIN * solver.scale_of(jacobian, position)
             # Inequalities that hold already are left out: there the weights are free to move.
             violated = (value >= 0).to(value.dtype)
             target = ((value + margin) * violated).unsqueeze(-1)
@@ -206,7 +206,7 @@ class General(Constraint):
     def residual(self, state: State) -> Tensor:
         point = self.system.join(state.position, state.slack)
         value, jacobian = self.system.equations(point)
-        return value / newton.scale_of(jacobian, point)
+        return value / solver.scale_of(jacobian, point)
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         """Π v = v − Jᵀ(JJᵀ)⁻¹Jv (4.43), with the tangential projector named Π."""
@@ -221,7 +221,7 @@ class General(Constraint):
     @staticmethod
     def _remove_normal(jacobian: Tensor, vector: Tensor) -> Tensor:
         normal = (jacobian @ vector.unsqueeze(-1)).squeeze(-1)
-        multiplier = newton.solve(jacobian @ jacobian.mT, normal)
+        multiplier = solver.solve(jacobian @ jacobian.mT, normal)
         if not bool(multiplier.isfinite().all()):
             raise ConvergenceError("the Jacobian of g is rank-deficient here")
         return vector - (jacobian.mT @ multiplier.unsqueeze(-1)).squeeze(-1)
@@ -264,13 +264,13 @@ class General(Constraint):
         """A slack of less than rounding's size could not grow again."""
         if slack is None:
             return None
-        scale = newton.scale_of(normals[:, :, : position.shape[1]], position)
+        scale = solver.scale_of(normals[:, :, : position.shape[1]], position)
         floor = (scale * torch.finfo(slack.dtype).eps).sqrt()
         return torch.where(slack.abs() < floor, floor.copysign(slack), slack)
 
     def _oblique(self, proposal: Tensor, normals: Tensor) -> tuple[Tensor, Tensor, int]:
         limits = (self.tolerance, self.max_iterations)
-        return newton.oblique(self.system.equations, self.system.left, proposal, normals, *limits)
+        return solver.oblique(self.system.equations, self.system.left, proposal, normals, *limits)
 
     @staticmethod
     def _slack_part(state: State) -> Tensor | None:
@@ -283,7 +283,7 @@ class General(Constraint):
         normals = self.system.equations(self.system.join(state.position, state.slack))[1]
         if self.projection == "orthogonal":
             limits = (self.tolerance, self.max_iterations)
-            moved, count = newton.orthogonal(self.system.equations, proposal, *limits)
+            moved, count = solver.orthogonal(self.system.equations, proposal, *limits)
         else:
             moved, _, count = self._oblique(proposal, normals)
         position, slack = self.system.split(moved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -16,22 +17,18 @@ from colangevin.constraints.base import (
     Scalar,
     State,
     Vector,
+    add_scaled,
     check_scale,
-    overwrite,
-    plus,
+    tracked,
 )
-from colangevin.constraints.stiefel import (
-    has_full_rank,
-    largest,
-    polar_factor,
-    polish,
-    quasi_newton,
-)
-from colangevin.constraints.sums import Alone, Cut
+from colangevin.constraints.sums import ALONE, Alone, Cut
 from colangevin.errors import ConstraintError, ConvergenceError
 
 BLIND_ITERATIONS = 12
 """Iterations between two checks of the residual on an accelerator: a check waits for the device."""
+
+CONDITION = 1e3
+"""Of the Gram matrix: up to it one polish takes the rounding off its eigenvectors."""
 
 FAR = 2.0
 """Entries of Q̄ᵀQ̄ from which on the s × s residual, a sum of such terms, loses digits."""
@@ -199,15 +196,9 @@ class Orthogonal(Constraint):
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         """Π_Q P = P − ½Q(PᵀQ + QᵀP)/scale² (4.15)."""
         (overlap,) = self._over_scale((state.position, vector))
-        return Vector(plus(vector, _times(state.position, overlap + overlap.mT), -0.5))
+        return Vector(add_scaled(vector, _times(state.position, overlap + overlap.mT), -0.5))
 
     def drift(self, state: State, step: Scalar) -> State:
-        return self._walk(state, step, in_place=False)
-
-    def drift_(self, state: State, step: Scalar) -> State:
-        return self._walk(state, step, in_place=True)
-
-    def _walk(self, state: State, step: Scalar, in_place: bool) -> State:
         """RATTLE (4.57) without its closing projection: Q' = Q + hP − QΛ, P ← P − QΛ/h.
 
         A normal part of P, P + Qσ, only shifts Λ by hσ. So neither the kick before nor the
@@ -217,35 +208,25 @@ class Orthogonal(Constraint):
         """
         position, momentum = state.position, state.momentum
         assert momentum is not None
-        solved = self._solve(position, plus(position, momentum, step))
+        solved = self._solve(position, add_scaled(position, momentum, step))
         outcome = self._outcome(solved, state)
-        if solved.failed is not None:
-            proposal = plus(position, momentum, step)
-            moved = self._mend(position, proposal, solved)
-            momentum = plus(momentum, moved - proposal, 1.0 / step)
-            mended = state._replace(position=moved, momentum=momentum, outcome=outcome)
-            return overwrite(state, mended) if in_place else mended
-        momentum = _add_product(momentum, position, solved.multiplier, -1.0 / step, in_place)
-        position = plus(position, momentum, step, out=position if in_place else None)
+        if solved.failed is None:
+            momentum = _add_product(momentum, position, solved.multiplier, -1.0 / step)
+            position = add_scaled(position, momentum, step, out=position)
+        else:
+            proposal = add_scaled(position, momentum, step)
+            position = self._mend(position, proposal, solved)
+            momentum = add_scaled(momentum, position - proposal, 1.0 / step)
         return state._replace(position=position, momentum=momentum, outcome=outcome)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
-        """Q' = Q̄ − QΛ, along the normal space at the old point (4.53)."""
-        moved, outcome = self._onto(state, position, in_place=False)
-        return state._replace(position=moved, outcome=outcome)
-
-    def project_(self, state: State, position: Tensor, slack: Tensor | None) -> State:
-        moved, outcome = self._onto(state, position, in_place=True)
-        state.position.copy_(moved)
-        return state._replace(outcome=outcome)
-
-    def _onto(self, state: State, proposal: Tensor, in_place: bool) -> tuple[Tensor, Outcome]:
-        """Q̄ − QΛ, which may be written over Q̄."""
-        solved = self._solve(state.position, proposal)
-        outcome = self._outcome(solved, state)
-        if solved.failed is not None:
-            return self._mend(state.position, proposal, solved), outcome
-        return _add_product(proposal, state.position, solved.multiplier, -1.0, in_place), outcome
+        """Q' = Q̄ − QΛ, along the normal space at the old point (4.53), written over Q̄."""
+        solved = self._solve(state.position, position)
+        if solved.failed is None:
+            position = _add_product(position, state.position, solved.multiplier, -1.0)
+        else:
+            position = self._mend(state.position, position, solved)
+        return state._replace(position=position, outcome=self._outcome(solved, state))
 
     @staticmethod
     def _outcome(solved: Solved, before: State) -> Outcome:
@@ -311,15 +292,150 @@ def _times(matrix: Tensor, small: Tensor) -> Tensor:
     return (small @ matrix.mT).mT
 
 
-def _add_product(
-    total: Tensor, matrix: Tensor, small: Tensor, factor: Scalar, in_place: bool
-) -> Tensor:
-    """total + factor · matrix @ small for a symmetric s × s factor, likewise."""
+def _add_product(total: Tensor, matrix: Tensor, small: Tensor, factor: Scalar) -> Tensor:
+    """total + factor · matrix @ small for a symmetric s × s factor, likewise; in place."""
     if isinstance(factor, Tensor):
         small, factor = small * factor, 1.0
     upright = total.stride(-1) == 1 or total.shape[-1] == 1
     left, right = (matrix, small) if upright else (small, matrix.mT)
     target = total if upright else total.mT
-    add = target.baddbmm_ if in_place else target.baddbmm
-    found = add(left, right, alpha=factor)
-    return found if upright else found.mT
+    if tracked(total, matrix, small):
+        found = target.baddbmm(left, right, alpha=factor)
+        return found if upright else found.mT
+    target.baddbmm_(left, right, alpha=factor)
+    return total
+
+
+# --- the multiplier, solved in s × s ------------------------------------------------------------
+
+
+def quasi_newton(
+    overlap: Tensor, gram: Tensor, tolerance: float, max_iterations: int, *, look_every: int = 1
+) -> tuple[Tensor, Tensor, float, int]:
+    """Solve (Q̄ − QΛ)ᵀ(Q̄ − QΛ) = I for a symmetric Λ by the quasi-Newton scheme (4.55).
+
+    Every iterate of (4.55) has the form Q̄ − QL, and with S = QᵀQ̄ and M = Q̄ᵀQ̄
+
+        (Q̄ − QL)ᵀ(Q̄ − QL) = M − LS − SᵀL + LL,
+
+    so that the iteration L ← L + ½(M − LS − SᵀL + LL − I) runs on s × s matrices alone.
+
+    Args:
+        overlap: S, of shape (matrices, s, s).
+        gram: M, of the same shape; it is overwritten.
+        tolerance: stop when the largest entry of the residual is below it.
+        max_iterations: the limit of iterations.
+        look_every: iterations between two checks of the residual, which wait for an accelerator.
+
+    Returns:
+        The multiplier, the residual before its last update, that one's largest entry as a number
+        (NaN where a matrix has one), and how many iterations were made.
+
+    Example:
+        >>> eye = torch.eye(2)[None]
+        >>> multiplier, _, _, _ = quasi_newton(1.1 * eye, 1.21 * eye, 1e-6, 50)
+        >>> bool((multiplier - 0.1 * eye).abs().max() < 1e-6)
+        True
+    """
+    # The start Λ = sym(S) − I is exact to first order in Q̄ − Q, which leaves a residual of
+    # second order.
+    multiplier = _minus_eye(torch.add(overlap, overlap.mT).mul_(0.5), 1.0)
+    excess = _minus_eye(gram, 1.0)
+    error = math.nan
+    # Where an iteration writes; in new memory where autograd has to see it.
+    places: tuple[Tensor | None, Tensor | None, Tensor | None] = (None, None, None)
+    if not tracked(overlap, gram):
+        places = (multiplier, torch.empty_like(overlap), torch.empty_like(overlap))
+    for count in range(1, max_iterations + 1):
+        # Twice the residual, 2(M − I − LS − SᵀL + LL), is X + Xᵀ with X = M − I + L(L − 2S):
+        # one product.
+        factor = torch.add(multiplier, overlap, alpha=-2.0, out=places[2])
+        mixed = torch.baddbmm(excess, multiplier, factor, out=places[1])
+        twice = torch.add(mixed, mixed.mT, out=places[2])
+        multiplier = torch.add(multiplier, twice, alpha=0.25, out=places[0])
+        if count % look_every == 0 or count == max_iterations:
+            error = 0.5 * largest(twice)
+            if error <= tolerance or (math.isnan(error) and _rest_is_below(twice, 2 * tolerance)):
+                break
+    return multiplier, twice.mul_(0.5), error, count
+
+
+def _rest_is_below(tensor: Tensor, limit: float) -> bool:
+    """Whether no entry is beyond a limit but for NaNs, which are there to stay."""
+    return not bool((tensor.abs() > limit).any())
+
+
+def largest(tensor: Tensor) -> float:
+    """The largest entry, whatever its sign, as a number; NaN if there is one.
+
+    Example:
+        >>> largest(torch.tensor([1.0, -2.0]))
+        2.0
+    """
+    if tensor.numel() == 0:
+        return 0.0
+    low, high = torch.aminmax(tensor.detach())
+    return max(-float(low), float(high))
+
+
+def _minus_eye(matrix: Tensor, times: float) -> Tensor:
+    """Subtract a multiple of the identity, in place."""
+    matrix.diagonal(dim1=-2, dim2=-1).sub_(times)
+    return matrix
+
+
+def polar_factor(matrix: Tensor, over: Alone = ALONE) -> Tensor:
+    """The nearest matrices with orthonormal columns, UVᵀ of the singular value decomposition.
+
+    Where it is well conditioned, Q(QᵀQ)^(−1/2) from the s × s Gram matrix does, at a third of the
+    cost.
+
+    Args:
+        matrix: a batch of them, or of some of their rows.
+        over: adds up over all parts of the rows.
+
+    Example:
+        >>> polar_factor(torch.tensor([[3.0], [4.0]]))
+        tensor([[0.6000],
+                [0.8000]])
+    """
+    scale = over.largest(matrix)
+    scaled = matrix / torch.where(scale > 0.0, scale, 1.0)
+    values, vectors = torch.linalg.eigh(over.sum(scaled.mT @ scaled))
+    if bool((values[..., 0] * CONDITION >= values[..., -1]).all()):
+        inverse_root = (vectors * values.rsqrt().unsqueeze(-2)) @ vectors.mT
+        return polish(scaled @ inverse_root, over)
+    return polish(over.apply(_by_svd, scaled), over)
+
+
+def _by_svd(matrix: Tensor) -> Tensor:
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    return left @ right
+
+
+def has_full_rank(matrix: Tensor) -> bool:
+    """Whether every matrix has one nearest matrix with orthonormal columns.
+
+    Example:
+        >>> has_full_rank(torch.eye(3, 2)), has_full_rank(torch.zeros(3, 2))
+        (True, False)
+    """
+    # In float64, because a random square matrix may be badly conditioned and is still fine.
+    values = torch.linalg.svdvals(matrix.detach().cpu().double())
+    rounding = 10.0 * torch.finfo(torch.float64).eps * max(matrix.shape[-2:])
+    return bool((values[..., -1] > rounding * values[..., 0]).all())
+
+
+def polish(factor: Tensor, over: Alone = ALONE) -> Tensor:
+    """One Newton–Schulz step, which takes the rounding off columns that are all but orthonormal.
+
+    Args:
+        factor: as ``matrix`` of ``polar_factor``.
+        over: likewise.
+
+    Example:
+        >>> polish(torch.tensor([[0.6001], [0.8001]]))
+        tensor([[0.6000],
+                [0.8000]])
+    """
+    return 1.5 * factor - 0.5 * factor @ over.sum(factor.mT @ factor)

@@ -17,9 +17,10 @@ from colangevin.constraints.base import (
     State,
     Vector,
     check_scale,
-    fitting,
     like,
+    match_dims,
     tame,
+    tracked,
 )
 from colangevin.constraints.circle import (
     INSIDE,
@@ -256,11 +257,19 @@ class Sphere(Constraint):
         dot = self._dot(state.position, state.slack, vector, slack)
         return self._without(state, vector, slack, dot)
 
-    def _without(self, state: State, vector: Tensor, slack: Tensor | None, dot: Tensor) -> Vector:
-        """v − q (q·v)/r², where q·v is known."""
+    def _without(
+        self,
+        state: State,
+        vector: Tensor,
+        slack: Tensor | None,
+        dot: Tensor,
+        out: Tensor | None = None,
+    ) -> Vector:
+        """v − q (q·v)/r², where q·v is known; maybe written over a tensor."""
         radius = self._radius(vector)
         along = dot / (radius * radius)
-        main = vector - along.unsqueeze(-1) * state.position
+        out = None if tracked(vector, along) else out
+        main = torch.sub(vector, along.unsqueeze(-1) * state.position, out=out)
         if state.slack is None:
             return Vector(main)
         rest = along * state.slack
@@ -282,7 +291,7 @@ class Sphere(Constraint):
         ww, wp, pp = self.over.sums(*[(x * y).sum(dim=-1) for x, y in pairs])
         radius = self._radius(momentum)
         speed = _plus_square(pp, slack_momentum).sqrt()
-        step = fitting(step, speed)
+        step = match_dims(step, speed)
         angle = speed * step / radius
         cos, reach = torch.cos(angle), torch.sinc(angle / torch.pi) * step
         pull = reach * (speed / radius).square()
@@ -296,7 +305,7 @@ class Sphere(Constraint):
         dot = scale * (cos * reach * pp - cos * pull * ww + (cos * cos - reach * pull) * wp)
         if moved.slack is not None and slack_momentum is not None:
             dot = dot + moved.slack * slack_momentum
-        tangent = self._without(moved, momentum, slack_momentum, dot)
+        tangent = self._without(moved, momentum, slack_momentum, dot, out=state.momentum)
         return moved._replace(momentum=tangent.main, slack_momentum=tangent.slack)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
@@ -307,14 +316,16 @@ class Sphere(Constraint):
     def _scaled(
         self, state: State, position: Tensor, slack: Tensor | None, square: Tensor
     ) -> tuple[State, Tensor]:
-        """A point whose length is known, brought to the sphere, and the factor."""
+        """A point whose length is known, brought to the sphere in place, and the factor."""
         radius = self._radius(position)
         scale = radius * square.rsqrt()
         if slack is not None:
             slack = slack * scale
             floor = radius * math.sqrt(torch.finfo(slack.dtype).eps)
             slack = slack.abs().clamp_min(floor).copysign(slack)
-        return state._replace(position=position * scale.unsqueeze(-1), slack=slack), scale
+        out = None if tracked(position, scale) else state.position
+        position = torch.mul(position, scale.unsqueeze(-1), out=out)
+        return state._replace(position=position, slack=slack), scale
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         total = sum(shape.numel() for shape in shapes)

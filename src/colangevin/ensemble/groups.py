@@ -13,8 +13,7 @@ from colangevin.constraints import Constraint, Outcome
 from colangevin.constraints.base import Scalar
 from colangevin.ensemble.settings import plain, shared
 from colangevin.integrators.adaptive import AdaptiveDynamics
-from colangevin.integrators.dynamics import FAINT
-from colangevin.integrators.recipe import Recipe, joined
+from colangevin.integrators.recipe import FAINT, Recipe, joined
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.options import dynamics

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from colangevin.constraints.base import Constraint, Draw, Scalar, State
 from colangevin.integrators import pieces
-from colangevin.integrators.scheme import Drift, Feedback, Impulse, Move, Scheme
+from colangevin.integrators.scheme import Drift, Move, Run, Scheme, has_letter
 
 
 class Part(NamedTuple):
@@ -109,23 +109,21 @@ def feedback(
     return friction + (square - freedom * temperature) * rate
 
 
-def coefficients(impulse: Impulse, friction: Tensor, step: Scalar) -> tuple[Tensor, Tensor, Tensor]:
+def coefficients(run: Run, friction: Tensor, step: Scalar) -> tuple[Tensor, Tensor, Tensor]:
     """Weights of a run of B, C, D and F: p ← c p + Π(weight · kick + noise · σ_A R).
 
     Args:
-        impulse: the run.
+        run: of these letters.
         friction: ξ, which no piece of the run changes.
         step: h.
 
     Example:
-        >>> from colangevin.integrators.scheme import Piece
-        >>> run = Impulse((Piece("B", 0.5), Piece("D", 1.0)))
-        >>> coefficients(run, torch.tensor(0.0), 4.0)
+        >>> coefficients((("B", 0.5), ("D", 1.0)), torch.tensor(0.0), 4.0)
         (tensor(1.), tensor(0.5000), tensor(2.))
     """
     momentum = torch.ones_like(friction)
     weight, variance = torch.zeros_like(friction), torch.zeros_like(friction)
-    for letter, fraction in impulse.pieces:
+    for letter, fraction in run:
         time = step * fraction
         if letter == "B":
             weight = weight + fraction
@@ -147,6 +145,8 @@ def advance(
     moves: Sequence[Move],
 ) -> tuple[list[Part], Tensor]:
     """Apply moves to the parts of a group in lockstep, since E needs the momenta of all.
+
+    The tensors of the parts' states may be written over.
 
     Args:
         settings: the group's numbers.
@@ -172,12 +172,12 @@ def advance(
     """
     current = list(parts)
     for move in moves:
-        if isinstance(move, Feedback):
+        if isinstance(move, Drift):
+            current = [_drift(settings, part, move.step) for part in current]
+        elif has_letter(move, "E"):
             square = 2.0 * settings.lr * _energy(current, friction)
-            rate = settings.coupling * settings.step_size * move.fraction
+            rate = settings.coupling * settings.step_size * move[0][1]
             friction = feedback(friction, square, freedom, settings.temperature, rate)
-        elif isinstance(move, Drift):
-            current = [_drift(settings, part, move.fraction) for part in current]
         else:
             current = [_kick(settings, part, friction, move) for part in current]
     return current, friction
@@ -191,20 +191,19 @@ def _energy(parts: Sequence[Part], friction: Tensor) -> Tensor:
     return total
 
 
-def _drift(settings: AdaptiveDynamics, part: Part, fraction: float) -> Part:
+def _drift(settings: AdaptiveDynamics, part: Part, fraction: Scalar) -> Part:
     step = _shaped(part, -settings.lr * fraction)
-    return part._replace(state=pieces.drift(part.constraint, part.state, step))
+    return part._replace(state=part.constraint.drift(part.state, step))
 
 
-def _kick(settings: AdaptiveDynamics, part: Part, friction: Tensor, impulse: Impulse) -> Part:
-    decay, weight, spread = coefficients(impulse, friction, settings.step_size)
-    letters = {piece.letter for piece in impulse.pieces}
-    noisy = bool(letters & {"D", "F"}) and _any_positive(settings.driving_noise)
+def _kick(settings: AdaptiveDynamics, part: Part, friction: Tensor, run: Run) -> Part:
+    decay, weight, spread = coefficients(run, friction, settings.step_size)
+    noisy = has_letter(run, "DF") and _any_positive(settings.driving_noise)
     scale = spread * (settings.driving_noise / settings.step_size) * -1.0 if noisy else spread
     state = pieces.impulse(
         part.constraint,
         part.state,
-        part.gradient if "B" in letters else None,
+        part.gradient if has_letter(run, "B") else None,
         _shaped(part, decay),
         _shaped(part, weight),
         _shaped(part, scale),

@@ -1,18 +1,56 @@
-"""The pieces A, B and O of the splitting (4.14), as pure functions of a state.
+"""The pieces A, B and O of the splitting (4.14) and the Euler–Maruyama step, on a state.
 
 They hold for any unit of momentum: physical ones (p, step h), or those of ``torch.optim.SGD``
 (v = −p/h), in which a drift takes −h², a kick −1 and the noise −1/h of the physical factor.
+
+All may write over the tensors of the state that they are given, and return the new state. To keep
+the old one, give them a copy: ``advance(constraint, state.map(torch.clone), ...)``.
 """
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Sequence
+
 from torch import Tensor
 
-from colangevin.constraints.base import Constraint, Draw, Scalar, State, fitting, overwrite, plus
+from colangevin.constraints.base import Constraint, Draw, Scalar, State, add_scaled, match_dims
+from colangevin.integrators.scheme import Action, Drift, Impulse
 
 
-def drift(constraint: Constraint, state: State, step: Scalar, *, in_place: bool = False) -> State:
+def advance(
+    constraint: Constraint,
+    state: State,
+    gradient: Tensor,
+    actions: Sequence[Action],
+    draw: Draw | None,
+) -> State:
+    """Apply the actions one after the other; ``draw`` is asked only where there is noise.
+
+    The tensors of ``state`` may be written over; with ``state.map(torch.clone)`` they are not.
+
+    Example:
+        >>> import torch
+        >>> from colangevin.constraints import Unconstrained
+        >>> state = State(torch.zeros(1), torch.zeros(1))
+        >>> moves = (Impulse(0.5, 1.0, None), Drift(-0.25))
+        >>> advance(Unconstrained(), state, torch.ones(1), moves, None).position
+        tensor([-0.2500])
+    """
+    for action in actions:
+        if isinstance(action, Drift):
+            state = constraint.drift(state, action.step)
+            continue
+        scale = 0.0 if action.scale is None else action.scale
+        noisy = None if action.scale is None else draw
+        if isinstance(action, Impulse):
+            kicks, weight = (None, 0.0) if action.weight is None else (gradient, action.weight)
+            state = impulse(constraint, state, kicks, action.decay, weight, scale, noisy)
+        else:
+            state = overdamped(constraint, state, gradient, action.step, scale, noisy)
+    return state
+
+
+def drift(constraint: Constraint, state: State, step: Scalar) -> State:
     """A: follow the geodesic of the momentum for the time ``step``.
 
     Example:
@@ -21,7 +59,7 @@ def drift(constraint: Constraint, state: State, step: Scalar, *, in_place: bool 
         >>> drift(Unconstrained(), State(torch.zeros(1), torch.ones(1)), 0.5).position
         tensor([0.5000])
     """
-    return constraint.drift_(state, step) if in_place else constraint.drift(state, step)
+    return constraint.drift(state, step)
 
 
 def impulse(
@@ -32,8 +70,6 @@ def impulse(
     weight: Scalar,
     scale: Scalar,
     draw: Draw | None,
-    *,
-    in_place: bool = False,
 ) -> State:
     """p ← decay · p + Π(weight · G + scale · R): any run of B and O between two A.
 
@@ -46,19 +82,17 @@ def impulse(
         >>> impulse(Unconstrained(), state, torch.ones(1), 0.5, -0.1, 0.0, None).momentum
         tensor([0.4000])
     """
-    assert state.momentum is not None
+    momentum, slack = state.momentum, state.slack_momentum
+    assert momentum is not None
     if constraint.quotient:
-        return _accumulate(state, gradient, decay, weight, scale, draw, in_place)
+        return _accumulate(state, gradient, decay, weight, scale, draw)
     change = constraint.impulse(state, gradient, weight, scale, draw)
-    slack = state.slack_momentum
-    if slack is not None:
-        if change.slack is None:
-            slack = slack * fitting(decay, slack)
-        else:
-            slack = plus(change.slack, slack, decay)
-    momentum = plus(change.main, state.momentum, decay, state.momentum if in_place else None)
-    new = state._replace(momentum=momentum, slack_momentum=slack)
-    return overwrite(state, new) if in_place else new
+    momentum = add_scaled(change.main, momentum, decay, out=momentum)
+    if slack is not None and change.slack is None:
+        slack = slack.mul_(match_dims(decay, slack))
+    elif slack is not None and change.slack is not None:
+        slack = add_scaled(change.slack, slack, decay, out=slack)
+    return state._replace(momentum=momentum, slack_momentum=slack)
 
 
 def _accumulate(
@@ -68,24 +102,22 @@ def _accumulate(
     weight: Scalar,
     scale: Scalar,
     draw: Draw | None,
-    in_place: bool,
 ) -> State:
     """p ← decay · p + weight · G + scale · R."""
-    assert state.momentum is not None
     momentum, slack = state.momentum, state.slack_momentum
-    out, slack_out = (momentum, slack) if in_place else (None, None)
+    assert momentum is not None
     if gradient is not None and not isinstance(weight, Tensor) and weight == 1.0:
-        momentum = plus(gradient, momentum, decay, out)
+        momentum = add_scaled(gradient, momentum, decay, out=momentum)
     else:
-        momentum = torch.mul(momentum, decay, out=out)
+        momentum = momentum.mul_(decay)
         if gradient is not None:
-            momentum = plus(momentum, gradient, weight, out)
+            momentum = add_scaled(momentum, gradient, weight, out=momentum)
     if slack is not None:
-        slack = torch.mul(slack, fitting(decay, slack), out=slack_out)
+        slack = slack.mul_(match_dims(decay, slack))
     if draw is not None:
-        momentum = plus(momentum, draw(state.position), scale, out)
+        momentum = add_scaled(momentum, draw(state.position), scale, out=momentum)
         if slack is not None and state.slack is not None:
-            slack = plus(slack, draw(state.slack), scale, slack_out)
+            slack = add_scaled(slack, draw(state.slack), scale, out=slack)
     return state._replace(momentum=momentum, slack_momentum=slack)
 
 
@@ -124,8 +156,6 @@ def overdamped(
     step: Scalar,
     scale: Scalar,
     draw: Draw | None,
-    *,
-    in_place: bool = False,
 ) -> State:
     """Euler–Maruyama, then projection (4.41, 4.42): q̄ = q − hG + scale · R, scale = sqrt(2τh).
 
@@ -137,6 +167,4 @@ def overdamped(
         tensor([-0.1000])
     """
     position, slack = constraint.euler(state, gradient, step, scale, draw)
-    if in_place:
-        return constraint.project_(state, position, slack)
     return constraint.project(state, position, slack)

@@ -1,23 +1,82 @@
 """Recipes: what one call does to the parameters of a group, as numbers.
 
-The numbers are plain, or tensors with one entry per member of an ensemble. The same recipe is
-carried out on batches of tensors, by ``advance``, or by the C kernels, which take it flattened.
+``Dynamics`` are the physical settings of a group; with a scheme word they give the actions of a
+call. A ``Recipe`` has these actions, or a stretch of them, and the weight decay. Its numbers are
+plain, or tensors with one entry per member of an ensemble. The same recipe is carried out on
+batches of tensors, by ``advance``, or by the C kernels, which take it flattened.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from colangevin.constraints.base import Scalar, plus
-from colangevin.integrators.dynamics import Action, DriftBy, Dynamics, ImpulseBy, OverdampedBy
-from colangevin.integrators.stretches import stretch
+from colangevin.constraints.base import Scalar, add_scaled
+from colangevin.integrators.scheme import Action, Drift, Impulse, Move, Overdamped, Scheme, damped
 
-KINDS: dict[type, int] = {ImpulseBy: 1, DriftBy: 2, OverdampedBy: 3}
+FAINT = 1e-30
+"""Up to this lr a step is below any rounding, while 1/lr would overflow float32."""
+
+ROUNDING = 1e-9
+"""Of a stretch: places nearer than this are the same."""
+
+KINDS: dict[type, int] = {Impulse: 1, Drift: 2, Overdamped: 3}
 """How the kernels call the actions."""
+
+T = TypeVar("T", Action, Move)
+
+
+class Dynamics(NamedTuple):
+    """The physical settings of a parameter group.
+
+    Attributes:
+        lr: h² of an underdamped scheme, h of the overdamped one.
+        decay: e^{−γh}, the momentum of SGD.
+        temperature: τ.
+        scheme: the word, read.
+    """
+
+    lr: float
+    decay: float
+    temperature: float
+    scheme: Scheme
+
+    @property
+    def is_overdamped(self) -> bool:
+        """No memory of the momentum, in a word that has no limit of its own."""
+        return self.decay == 0.0 and not self.scheme.has_limit
+
+    def actions(self, first: bool) -> tuple[Action, ...]:
+        """The call's actions in the units of SGD: v = −p/h, so that ``lr`` acts as it does there.
+
+        What a word does at a friction is known, so a new lr costs a few products.
+
+        Args:
+            first: whether the parameters have not been moved before.
+
+        Example:
+            >>> from colangevin.integrators.scheme import parse
+            >>> Dynamics(0.25, 0.5, 0.0, parse("OBA")).actions(first=False)
+            (Impulse(decay=0.5, weight=1.0, scale=None), Drift(step=-0.25))
+        """
+        lr, decay, temperature, scheme = self
+        if decay == 0.0 and self.is_overdamped:
+            return (Overdamped(lr, math.sqrt(2.0 * temperature * lr) or None),)
+        # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
+        moving = lr > FAINT
+        noise = -math.sqrt(temperature / lr) if moving else 0.0
+        actions: list[Action] = []
+        for move in damped(scheme, first, decay):
+            if type(move) is Impulse:
+                kept, weight, scale = move
+                actions.append(Impulse(kept, weight, noise * scale or None if scale else None))
+            elif moving:
+                actions.append(Drift(-lr * move[0]))
+        return tuple(actions)
 
 
 def direction(gradient: Tensor, position: Tensor, weight_decay: Scalar) -> Tensor:
@@ -29,7 +88,7 @@ def direction(gradient: Tensor, position: Tensor, weight_decay: Scalar) -> Tenso
     """
     if not isinstance(weight_decay, Tensor) and weight_decay == 0.0:
         return gradient
-    return plus(gradient, position, weight_decay)
+    return add_scaled(gradient, position, weight_decay)
 
 
 class Recipe(NamedTuple):
@@ -62,12 +121,14 @@ class Recipe(NamedTuple):
             >>> Recipe.of(Dynamics(0.25, 0.5, 0.0, parse("OBA")), 0.0, first=False).numbers()
             [0.0, 0.0, 0.5, 1.0, 0.0, -0.25, 0.0, 0.0]
         """
-        actions = stretch(dynamics.actions(first), *share)
+        actions = dynamics.actions(first)
+        if share[1] > 1:
+            actions = stretch(actions, *share)
         return cls(actions, not dynamics.is_overdamped, weight_decay)
 
     def spread(self, shape: Callable[[Tensor], Tensor]) -> Recipe:
         """The recipe with its tensors, one number per member, in the shape of a batch."""
-        if not any(isinstance(value, Tensor) for value in self._values()):
+        if not self.differs:
             return self
 
         def put(value: Any) -> Any:
@@ -75,9 +136,6 @@ class Recipe(NamedTuple):
 
         actions: list[Any] = [type(action)(*map(put, action)) for action in self.actions]
         return Recipe(tuple(actions), self.momentum, put(self.weight_decay))
-
-    def _values(self) -> list[Any]:
-        return [self.weight_decay, *(value for action in self.actions for value in action)]
 
     # --- for the kernels --------------------------------------------------------------------
 
@@ -97,7 +155,8 @@ class Recipe(NamedTuple):
     @property
     def differs(self) -> bool:
         """Whether members of an ensemble have different numbers."""
-        return any(isinstance(value, Tensor) for value in self._values())
+        values = [self.weight_decay, *(value for action in self.actions for value in action)]
+        return any(isinstance(value, Tensor) for value in values)
 
 
 def _number(value: Any, member: int) -> float:
@@ -113,7 +172,7 @@ def joined(recipes: Sequence[Recipe]) -> Recipe:
         ValueError: if the members' steps are of different kinds.
 
     Example:
-        >>> one, two = Recipe((DriftBy(-0.1),), True), Recipe((DriftBy(-0.2),), True)
+        >>> one, two = Recipe((Drift(-0.1),), True), Recipe((Drift(-0.2),), True)
         >>> joined([one, two]).actions[0].step
         tensor([-0.1000, -0.2000], dtype=torch.float64)
     """
@@ -139,3 +198,59 @@ def _column(values: Sequence[Any]) -> Any:
     if all(value == values[0] for value in values):
         return values[0]
     return torch.tensor([float(value or 0.0) for value in values], dtype=torch.float64)
+
+
+# --- stretches: what a slow group does while fast ones make their steps ---------------------------
+
+
+def stretch(actions: Sequence[T], index: int, parts: int) -> tuple[T, ...]:
+    """The ``index``-th of ``parts`` equal stretches of a call; together they are the call.
+
+    Only drifts take time. They are cut where a stretch ends, and whatever stands between two
+    drifts acts in the stretch that reaches its place: for OBA the first one makes the whole
+    impulse and each makes 1/parts of the drift, as algorithm 5.1 asks. An overdamped step
+    becomes ``parts`` Euler–Maruyama steps of 1/parts of its length, with noise of their own,
+    which has the same variance in all.
+
+    Args:
+        actions: what the whole call does, as moves or with their numbers.
+        index: from 0 to parts − 1.
+        parts: number of stretches.
+
+    Example:
+        >>> oba = (Impulse(0.9, 1.0, None), Drift(-0.5))
+        >>> stretch(oba, 0, 2)
+        (Impulse(decay=0.9, weight=1.0, scale=None), Drift(step=-0.25))
+        >>> stretch(oba, 1, 2)
+        (Drift(step=-0.25),)
+    """
+    if parts == 1:
+        return tuple(actions)
+    length = sum(abs(float(a[0])) for a in actions if isinstance(a, Drift)) / parts
+    chosen: list[T] = []
+    walked = 0.0
+    for action in actions:
+        if isinstance(action, Drift):
+            way = float(action[0])
+            share = _overlap(walked, walked + abs(way), index, length)
+            if share > ROUNDING * length:
+                chosen.append(Drift(math.copysign(share, way)))
+            walked += abs(way)
+        elif isinstance(action, Overdamped):
+            scale = None if action.scale is None else action.scale / math.sqrt(parts)
+            chosen.append(Overdamped(action.step / parts, scale))
+        elif _place(walked, length, parts) == index:
+            chosen.append(action)
+    return tuple(chosen)
+
+
+def _overlap(start: float, end: float, index: int, length: float) -> float:
+    """How much of a drift from ``start`` to ``end`` lies in a stretch."""
+    return min(end, (index + 1) * length) - max(start, index * length)
+
+
+def _place(walked: float, length: float, parts: int) -> int:
+    """The stretch in which something acts that stands after a way of ``walked``."""
+    if length == 0.0:
+        return 0
+    return min(int(walked / length + ROUNDING), parts - 1)

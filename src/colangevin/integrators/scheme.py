@@ -6,79 +6,59 @@ that follows it, for the next call, whose gradient is the right one.
 
 Langevin words use A, B and O. Those of adaptive Langevin (2.59) use A, B, E and either C and D
 or, in the place of these two, F.
+
+A move of a word is a ``Drift``, or a run of the letters between two drifts with the share of
+each. With the friction of a group a run becomes an ``Impulse``; its learning rate and temperature
+are two more factors (``Dynamics``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
+
+from colangevin.constraints.base import Scalar
 
 LANGEVIN = "ABO"
 ADAPTIVE = ("ABCDE", "ABEF")
 
 
-class Piece(NamedTuple):
-    """One letter of a word with its share of the step."""
-
-    letter: str
-    fraction: float
-
-
 class Drift(NamedTuple):
-    """A for this share of the step."""
+    """A for this time: a share of the step in a word, −h² times that in the units of SGD."""
 
-    fraction: float
-
-
-class Feedback(NamedTuple):
-    """E for this share of the step."""
-
-    fraction: float
+    step: Scalar
 
 
 class Impulse(NamedTuple):
-    """A run of letters that change the momentum alone: B, O, C, D and F."""
+    """B and O with the weights of old momentum, gradient and noise; None leaves a part out."""
 
-    pieces: tuple[Piece, ...]
-
-    @property
-    def draws(self) -> bool:
-        """Whether there is an O among the pieces."""
-        return any(letter == "O" for letter, _ in self.pieces)
-
-    def coefficients(self, decay: float) -> tuple[float, float, float]:
-        """Weights of old momentum, kick and noise: p ← c p + Π(weight · kick + noise · R).
-
-        Args:
-            decay: e^{−γh} for the whole step.
-
-        Example:
-            >>> Impulse((Piece("O", 1.0), Piece("B", 1.0))).coefficients(0.5)
-            (0.5, 1.0, 0.8660254037844386)
-        """
-        return _coefficients(self.pieces, decay)
+    decay: Scalar
+    weight: Scalar | None
+    scale: Scalar | None
 
 
-@lru_cache(maxsize=64)
-def _coefficients(pieces: tuple[Piece, ...], decay: float) -> tuple[float, float, float]:
-    momentum, weight, variance = 1.0, 0.0, 0.0
-    for letter, fraction in pieces:
-        if letter == "B":
-            weight += fraction
-        else:
-            share = decay**fraction
-            momentum, weight = momentum * share, weight * share
-            variance = variance * share**2 + (1.0 - share**2)
-    return momentum, weight, variance**0.5
+class Overdamped(NamedTuple):
+    """The Euler–Maruyama step with the weights of gradient and noise (None: no noise)."""
+
+    step: Scalar
+    scale: Scalar | None
 
 
-Move: TypeAlias = "Drift | Impulse | Feedback"
+Run: TypeAlias = "tuple[tuple[str, float], ...]"
+"""Letters that change the momentum alone, B, O, C, D and F, or one E, with their shares."""
+
+Move: TypeAlias = "Drift | Run"
+"""What a word does, in shares of the step."""
+
+Action: TypeAlias = "Drift | Impulse | Overdamped"
+"""What a call does, with its numbers."""
+
+NOTHING = Impulse(1.0, None, None)
+"""O without friction, as in Verlet's method."""
 
 
-@dataclass(frozen=True)
-class Scheme:
+class Scheme(NamedTuple):
     """A word, read.
 
     Attributes:
@@ -107,21 +87,85 @@ class Scheme:
         BAOAB, AOAB and ABOBA pass; OBA and ABO sample another temperature, and words such as
         OABO lose the kick altogether: for them the overdamped step is meant.
         """
-        runs = [isinstance(move, Impulse) and move.draws for move in self.moves]
-        start = runs.index(True)
-        effect, kick, shares = 0.0, 0.0, [0.0]
-        for move in self.moves[start:] + self.moves[:start]:
-            if isinstance(move, Drift):
-                effect += move.fraction * kick
-                shares[-1] += move.fraction
-                continue
-            assert isinstance(move, Impulse)  # a Langevin word has no E
-            if move.draws:
-                kick = move.coefficients(0.0)[1]
-                shares.append(0.0)
-            else:
-                kick += move.coefficients(0.0)[1]
-        return effect > 0.0 and abs(2.0 * effect - sum(s * s for s in shares)) < 1e-9
+        return _has_limit(self.moves)
+
+
+@lru_cache(maxsize=64)
+def _has_limit(moves: tuple[Move, ...]) -> bool:
+    start = next(i for i, move in enumerate(moves) if has_letter(move, "O"))
+    effect, kick, shares = 0.0, 0.0, [0.0]
+    for move in moves[start:] + moves[:start]:
+        if isinstance(move, Drift):
+            effect += float(move.step) * kick
+            shares[-1] += float(move.step)
+        elif has_letter(move, "O"):
+            kick = coefficients(move, 0.0)[1]
+            shares.append(0.0)
+        else:
+            kick += coefficients(move, 0.0)[1]
+    return effect > 0.0 and abs(2.0 * effect - sum(s * s for s in shares)) < 1e-9
+
+
+def has_letter(move: Move, letters: str) -> bool:
+    """Whether a move is a run with one of some letters.
+
+    Example:
+        >>> has_letter((("O", 1.0), ("B", 1.0)), "O"), has_letter(Drift(1.0), "O")
+        (True, False)
+    """
+    return not isinstance(move, Drift) and any(letter in letters for letter, _ in move)
+
+
+def coefficients(run: Run, decay: float) -> tuple[float, float, float]:
+    """Weights of old momentum, kick and noise: p ← c p + Π(weight · kick + noise · R).
+
+    Args:
+        run: of B and O.
+        decay: e^{−γh} for the whole step.
+
+    Example:
+        >>> coefficients((("O", 1.0), ("B", 1.0)), 0.5)
+        (0.5, 1.0, 0.8660254037844386)
+    """
+    momentum, weight, variance = 1.0, 0.0, 0.0
+    for letter, fraction in run:
+        if letter == "B":
+            weight += fraction
+        else:
+            share = decay**fraction
+            momentum, weight = momentum * share, weight * share
+            variance = variance * share**2 + (1.0 - share**2)
+    return momentum, weight, variance**0.5
+
+
+@lru_cache(maxsize=64)
+def damped(scheme: Scheme, first: bool, decay: float) -> tuple[Drift | Impulse, ...]:
+    """The moves of a call at a friction, in physical units with h = τ = 1.
+
+    In the limit of infinite friction the momentum is nothing but the last O's noise: a first call
+    that draws it makes (2.56) hold from the first step on.
+
+    Args:
+        scheme: a Langevin word.
+        first: whether the parameters have not been moved before.
+        decay: e^{−γh}.
+
+    Example:
+        >>> damped(parse("OBA"), False, 0.5)
+        (Impulse(decay=0.5, weight=1.0, scale=0.8660254037844386), Drift(step=1.0))
+    """
+    moves = scheme.first if first else scheme.moves
+    opening, *rest = scheme.moves
+    if first and decay == 0.0 and not isinstance(opening, Drift):
+        moves = ((("O", 1.0), *opening), *rest)
+    made: list[Drift | Impulse] = []
+    for move in moves:
+        if isinstance(move, Drift):
+            made.append(move)
+            continue
+        momentum, weight, scale = coefficients(move, decay)
+        made.append(Impulse(momentum, weight or None, scale or None))
+    return tuple(move for move in made if move != NOTHING)
 
 
 @lru_cache
@@ -137,30 +181,27 @@ def parse(word: str, delayed_gradient: bool = False) -> Scheme:
         ValueError: if the word has other letters, lacks one, or needs two gradients per step.
 
     Example:
-        >>> parse("BAOAB").moves  # doctest: +NORMALIZE_WHITESPACE
-        (Impulse(pieces=(Piece(letter='B', fraction=0.5), Piece(letter='B', fraction=0.5))),
-         Drift(fraction=0.5), Impulse(pieces=(Piece(letter='O', fraction=1.0),)),
-         Drift(fraction=0.5))
+        >>> parse("BAOAB").moves
+        ((('B', 0.5), ('B', 0.5)), Drift(step=0.5), (('O', 1.0),), Drift(step=0.5))
     """
     _check(word)
-    pieces = [Piece(letter, 1.0 / word.count(letter)) for letter in word]
+    shares = [(letter, 1.0 / word.count(letter)) for letter in word]
     if delayed_gradient:
-        moves = _gather(pieces)
+        moves = _gather(shares)
         return Scheme(word, moves, moves)
     waiting = _first_late_kick(word)
-    now, later = pieces[:waiting], pieces[waiting:]
-    call = later + now
-    letters = "".join(piece.letter for piece in call)
+    now, later = shares[:waiting], shares[waiting:]
+    letters = word[waiting:] + word[:waiting]
     if "B" in letters[letters.index("A") :]:
         raise ValueError(
             f"scheme {word!r} needs two gradients a step: between two calls every B must come "
             "before the first A"
         )
+    call = _gather(later + now)
     # Where the word opens with its kick, the first call must not run the waiting part.
-    opens = any(piece.letter == "B" for piece in now)
-    if not opens:
-        return Scheme(word, _gather(call), _gather(call))
-    return Scheme(word, _gather(now), _gather(call), _gather(later))
+    if "B" not in word[:waiting]:
+        return Scheme(word, call, call)
+    return Scheme(word, _gather(now), call, _gather(later))
 
 
 def _check(word: str) -> None:
@@ -178,18 +219,18 @@ def _first_late_kick(word: str) -> int:
     return len(word) if late < 0 else late
 
 
-def _gather(pieces: Sequence[Piece]) -> tuple[Move, ...]:
-    """Join the letters between two A or E, which change the momentum alone, into one impulse."""
+def _gather(shares: Sequence[tuple[str, float]]) -> tuple[Move, ...]:
+    """Join the letters between two A or E into one run."""
     moves: list[Move] = []
-    run: list[Piece] = []
-    for piece in pieces:
-        if piece.letter not in "AE":
-            run.append(piece)
+    run: list[tuple[str, float]] = []
+    for letter, fraction in shares:
+        if letter not in "AE":
+            run.append((letter, fraction))
             continue
         if run:
-            moves.append(Impulse(tuple(run)))
+            moves.append(tuple(run))
             run = []
-        moves.append((Drift if piece.letter == "A" else Feedback)(piece.fraction))
+        moves.append(Drift(fraction) if letter == "A" else ((letter, fraction),))
     if run:
-        moves.append(Impulse(tuple(run)))
+        moves.append(tuple(run))
     return tuple(moves)

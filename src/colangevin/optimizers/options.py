@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from colangevin import checks
 from colangevin.constraints import Constraint, Massive, Unconstrained
-from colangevin.integrators.dynamics import Dynamics
+from colangevin.integrators.recipe import Dynamics
 from colangevin.integrators.scheme import Scheme, parse
 from colangevin.optimizers import thermostats
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from colangevin.constraints import State
 from colangevin.errors import ConvergenceError
-from colangevin.integrators.dynamics import Action, OverdampedBy, advance
+from colangevin.integrators.pieces import advance
+from colangevin.integrators.scheme import Action, Overdamped
 from colangevin.sampling.chains import Chains, Part
 from colangevin.sampling.moves import without_failures
 
@@ -108,7 +109,7 @@ class Descent:
         for _ in range(steps):
             energy, forces = chains.energies(self._parts, states)
             total += energy
-            action = OverdampedBy(rate, None)
+            action = Overdamped(rate, None)
             states = [
                 _moved(part, state, direction, action)
                 for part, state, direction in zip(self._parts, states, adam(forces), strict=True)
@@ -122,7 +123,7 @@ class Descent:
 def _moved(part: Part, state: State, direction: Tensor, action: Action) -> State:
     """A step along a direction; chains whose projection fails stay."""
     try:
-        return advance(part.bucket.constraint, state, direction, [action], None)
+        return advance(part.bucket.constraint, state.map(torch.clone), direction, [action], None)
     except ConvergenceError:
         return without_failures(part, state, direction, [action])[0]
 

@@ -19,14 +19,15 @@ from torch import Tensor
 from colangevin.constraints import State
 from colangevin.ensemble.streams import Stream, random_bits
 from colangevin.errors import ConvergenceError
-from colangevin.integrators.dynamics import Action, DriftBy, ImpulseBy, advance
+from colangevin.integrators.pieces import advance
+from colangevin.integrators.scheme import Action, Drift, Impulse
 from colangevin.optimizers.step.noise import Noise
 from colangevin.sampling.chains import Chains, Part, weights_of
 
 FRESH = 1 << 20
 """Number of the draws that are no part of a step of the engine."""
 
-HALF_KICK = ImpulseBy(1.0, 0.5, None)
+HALF_KICK = Impulse(1.0, 0.5, None)
 
 
 class Phase(NamedTuple):
@@ -116,12 +117,13 @@ def verlet(chains: Chains, parts: Sequence[Part], start: Phase, step_size: float
 def _kick_and_drift(
     part: Part, state: State, force: Tensor, step_size: float
 ) -> tuple[State, Tensor]:
-    """B/2 and A; the chains for which A has converged."""
+    """B/2 and A in new memory, as the start is needed; the chains for which A has converged."""
     geometry, members = part.bucket.constraint, part.bucket.members
     assert members is not None
-    actions = (HALF_KICK, DriftBy(-(step_size**2)))
+    actions = (HALF_KICK, Drift(-(step_size**2)))
     try:
-        return advance(geometry, state, force, actions, None), torch.ones(members, dtype=torch.bool)
+        moved = advance(geometry, state.map(torch.clone), force, actions, None)
+        return moved, torch.ones(members, dtype=torch.bool)
     except ConvergenceError as error:
         if isinstance(error.rest, State) and error.failed is not None:
             return _rest(part, state, error)
@@ -141,7 +143,7 @@ def _rest(part: Part, state: State, error: ConvergenceError) -> tuple[State, Ten
 def without_failures(
     part: Part, state: State, force: Tensor, actions: Sequence[Action]
 ) -> tuple[State, Tensor]:
-    """The same for the chains that can; the others stay."""
+    """The same for the chains that can; the others stay. In new memory, too."""
     geometry, members = part.bucket.constraint, part.bucket.members or 1
     owner = part.bucket.per_member_shape(torch.arange(members)).flatten().long()
     good = torch.ones(members, dtype=torch.bool)
@@ -156,7 +158,7 @@ def without_failures(
             good[owner[rows][failed] if known else owner[rows]] = False
             continue
         return _put(state, moved, rows), good
-    return state, good
+    return state.map(torch.clone), good
 
 
 def _put(state: State, part: State, rows: Tensor) -> State:
@@ -274,9 +276,10 @@ class Metropolis:
         step_size = chains.step_size
         decay = math.exp(-chains.dynamics.friction * step_size)
         scale = chains.temperatures.sqrt() * (math.sqrt(1.0 - decay**2) / step_size)
-        action = ImpulseBy(decay, None, part.bucket.per_member_shape(scale))
+        action = Impulse(decay, None, part.bucket.per_member_shape(scale))
         draw = noise(chains, part, 0)
-        return geometry.close(advance(geometry, state, state.position, [action], draw))
+        moved = advance(geometry, state.map(torch.clone), state.position, [action], draw)
+        return geometry.close(moved)
 
     def _decide(self, moved: Moved) -> Tensor:
         chains = self.chains

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from colangevin.constraints import State
 from colangevin.errors import ConvergenceError
-from colangevin.integrators.dynamics import DriftBy, advance
+from colangevin.integrators.pieces import advance
+from colangevin.integrators.scheme import Drift
 from colangevin.sampling.chains import Chains, Part
 from colangevin.sampling.moves import FRESH, Phase, fresh_momenta, noise, verlet
 
@@ -76,11 +77,17 @@ def longest_step(chains: Chains) -> float:
 def _chord(part: Part, state: State, reach: float) -> float:
     """How far apart the ends of a geodesic are; 0 if it fails."""
     try:
-        end = advance(part.bucket.constraint, state, state.position, [DriftBy(reach)], None)
+        end = _end(part, state, reach)
     except ConvergenceError:
         return 0.0
     slack = None if state.slack is None or end.slack is None else end.slack - state.slack
     return math.sqrt(_square(state._replace(position=end.position - state.position, slack=slack)))
+
+
+def _end(part: Part, state: State, reach: float) -> State:
+    """Where the geodesic of a state leads, in new memory."""
+    start = state.map(torch.clone)
+    return advance(part.bucket.constraint, start, state.position, [Drift(reach)], None)
 
 
 def _square(state: State) -> float:
@@ -145,10 +152,7 @@ def _slope_along(
     chains: Chains, parts: Sequence[Part], states: Sequence[State], reach: float
 ) -> Tensor:
     """⟨∇U, γ'⟩ of each chain at the end of its geodesic."""
-    ends = [
-        advance(part.bucket.constraint, state, state.position, [DriftBy(reach)], None)
-        for part, state in zip(parts, states, strict=True)
-    ]
+    ends = [_end(part, state, reach) for part, state in zip(parts, states, strict=True)]
     _, forces = chains.energies(parts, ends)
     total = torch.zeros(len(chains), dtype=torch.float64)
     for part, end, force in zip(parts, ends, forces, strict=True):

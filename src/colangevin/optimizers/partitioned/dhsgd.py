@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colangevin.integrators.dynamics import OverdampedBy
 from colangevin.integrators.recipe import direction
+from colangevin.integrators.scheme import Overdamped
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.partitioned.method_parts import Parts, dress, pair
 from colangevin.optimizers.step.plan import Call
@@ -80,7 +80,7 @@ class DHSGD(CoLA):
         after = self._slopes(indices)
         changes = {p: (after[p] - slope) / 2 for p, slope in before.items() if p in after}
         for index in indices:
-            moves = (OverdampedBy(float(self.param_groups[index]["lr"]), None),)
+            moves = (Overdamped(float(self.param_groups[index]["lr"]), None),)
             self._run(Call(gradients=changes, actions=moves, only=[index], counted=False))
 
     def _slopes(self, indices: Sequence[int]) -> dict[Tensor, Tensor]:

@@ -18,10 +18,9 @@ from colangevin.constraints.base import overwrite
 from colangevin.errors import ConvergenceError
 from colangevin.integrators import adaptive
 from colangevin.integrators.adaptive import AdaptiveDynamics, Part
-from colangevin.integrators.dynamics import Action, ImpulseBy, OverdampedBy, advance
-from colangevin.integrators.recipe import Recipe, direction
-from colangevin.integrators.scheme import Impulse, Move
-from colangevin.integrators.stretches import stretch
+from colangevin.integrators.pieces import advance
+from colangevin.integrators.recipe import Recipe, direction, stretch
+from colangevin.integrators.scheme import Action, Impulse, Move, Overdamped, has_letter
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.step.bucket import Bucket
 from colangevin.optimizers.step.noise import Noise
@@ -90,12 +89,12 @@ def _by_formulas(bucket: Bucket, recipe: Recipe, noise: Noise) -> Outcome | None
         recipe = recipe.spread(bucket.per_member_shape)
     if not constraint.elementwise or constraint.fallible:
         force = direction(gradient, state.position, recipe.weight_decay)
-        state = advance(constraint, state, force, recipe.actions, noise.draw, in_place=True)
+        state = advance(constraint, state, force, recipe.actions, noise.draw)
     else:
         for first, part, slope in _blocks(bucket, state, gradient):
             force = direction(slope, part.position, recipe.weight_decay)
             draw = noise.at(first).draw
-            overwrite(part, advance(constraint, part, force, recipe.actions, draw, in_place=True))
+            overwrite(part, advance(constraint, part, force, recipe.actions, draw))
     bucket.write(state)
     return state.outcome
 
@@ -169,8 +168,6 @@ def degrees_of_freedom(buckets: Sequence[Bucket]) -> int:
 
 def is_noisy(action: Action | Move) -> bool:
     """Whether there may be noise in an action, or in a move of an adaptive thermostat."""
-    if isinstance(action, Impulse):
-        return any(piece.letter in "DF" for piece in action.pieces)
-    if isinstance(action, (ImpulseBy, OverdampedBy)):
+    if isinstance(action, (Impulse, Overdamped)):
         return action.scale is not None
-    return False
+    return has_letter(action, "DF")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import Circle, Constraint, Orthogonal, Outcome, State, Unconstrained
-from colangevin.integrators.dynamics import advance
+from colangevin.integrators.pieces import advance
 from colangevin.integrators.recipe import Recipe, direction
 from colangevin.native import DONE, Stacks, Table, is_small, load, reason, suits
 from colangevin.optimizers.step.bucket import MOMENTUM, SLACK, Bucket

@@ -20,9 +20,8 @@ from colangevin.constraints import Constraint, Outcome, Unconstrained
 from colangevin.constraints.contract import check_contract
 from colangevin.errors import ConstraintError
 from colangevin.integrators.adaptive import AdaptiveDynamics
-from colangevin.integrators.dynamics import FAINT, Action, Dynamics
-from colangevin.integrators.recipe import Recipe
-from colangevin.integrators.stretches import stretch
+from colangevin.integrators.recipe import FAINT, Dynamics, Recipe, stretch
+from colangevin.integrators.scheme import Action
 from colangevin.native import PLAIN, suits
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.distributed.shards import ShardedWeight, whole_of

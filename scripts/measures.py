@@ -34,14 +34,14 @@ import colangevin as cl  # noqa: E402
 FORMULAS = {
     "constraints": {"impulse", "drift", "project", "tangent"},
     "integrators": {"_accumulate"},  # B and O where momenta are kept modulo the normal space
-    "native": {"_call"},
+    "native": {"step_elements", "step_matrices"},
 }
 CORE = ("constraints", "integrators", "random", "native", "optimizers", "ensemble")
 SUMS = ("add_scaled", ".add", ".add_", ".sub", ".sub_")
 TYPES = "TYPE_CHECKING"
 OTHER_USES = {"temperature._reading", "tempering._energy"}
 """A second derivative, and an energy."""
-ROUTES = {"_call": "kernel", "_by_formulas": "formulas"}
+ROUTES = {"step_elements": "kernel", "step_matrices": "kernel", "_by_formulas": "formulas"}
 BEFORE = {
     "circle, eager, τ = 0": 25,
     "circle, eager, τ = 0, lr changed": 69,

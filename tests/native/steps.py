@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from colangevin.native.table import DRIFT, IMPULSE, OVERDAMPED
 from torch import Tensor
 
 from colangevin import Circle, State, Unconstrained
@@ -12,7 +13,6 @@ from colangevin.constraints.base import Constraint, Draw, Scalar, like
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.scheme import Action, Drift, Impulse
 from colangevin.native import Table, fill
-from colangevin.native.table import DRIFT, IMPULSE, OVERDAMPED
 
 SEED = 11
 

@@ -9,6 +9,7 @@ batches of tensors, by ``advance``, or by the C kernels, which take it flattened
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -118,8 +119,8 @@ class Recipe(NamedTuple):
 
         Example:
             >>> from colangevin.integrators.scheme import parse
-            >>> Recipe.of(Dynamics(0.25, 0.5, 0.0, parse("OBA")), 0.0, first=False).numbers()
-            [0.0, 0.0, 0.5, 1.0, 0.0, -0.25, 0.0, 0.0]
+            >>> Recipe.of(Dynamics(0.25, 0.5, 0.0, parse("OBA")), 0.0, first=False).actions
+            (Impulse(decay=0.5, weight=1.0, scale=None), Drift(step=-0.25))
         """
         actions = dynamics.actions(first)
         if share[1] > 1:
@@ -128,8 +129,6 @@ class Recipe(NamedTuple):
 
     def spread(self, shape: Callable[[Tensor], Tensor]) -> Recipe:
         """The recipe with its tensors, one number per member, in the shape of a batch."""
-        if not self.differs:
-            return self
 
         def put(value: Any) -> Any:
             return shape(value) if isinstance(value, Tensor) else value
@@ -137,32 +136,30 @@ class Recipe(NamedTuple):
         actions: list[Any] = [type(action)(*map(put, action)) for action in self.actions]
         return Recipe(tuple(actions), self.momentum, put(self.weight_decay))
 
-    # --- for the kernels --------------------------------------------------------------------
+    def flat(self, fixed: Sequence[float], members: int = 1) -> tuple[array[int], array[float]]:
+        """The kinds of the actions and their numbers, as the kernels take them.
 
-    @property
-    def kinds(self) -> list[int]:
-        """The actions as the kernels call them."""
-        return [KINDS[type(action)] for action in self.actions]
+        Args:
+            fixed: numbers of the geometry.
+            members: how many rows of numbers there are.
 
-    def numbers(self, radius: float = 0.0, member: int = 0) -> list[float]:
-        """Weight decay, radius, and three numbers per action; what is not there is 0."""
-        row = [_number(self.weight_decay, member), radius]
+        Returns:
+            The kinds; and rows of weight decay, ``fixed`` and three numbers for each action. What
+            is not there is 0.
+
+        Example:
+            >>> Recipe((Impulse(0.5, 1.0, None), Drift(-0.25)), True).flat([2.0])
+            (array('q', [1, 2]), array('d', [0.0, 2.0, 0.5, 1.0, 0.0, -0.25, 0.0, 0.0]))
+        """
+        row: list[Any] = [self.weight_decay, *fixed]
         for action in self.actions:
-            row += [value if type(value) is float else _number(value, member) for value in action]
-            row += [0.0] * (3 - len(action))
-        return row
-
-    @property
-    def differs(self) -> bool:
-        """Whether members of an ensemble have different numbers."""
-        values = [self.weight_decay, *(value for action in self.actions for value in action)]
-        return any(isinstance(value, Tensor) for value in values)
-
-
-def _number(value: Any, member: int) -> float:
-    if value is None:
-        return 0.0
-    return float(value[member]) if isinstance(value, Tensor) else float(value)
+            row += action
+            row += [None] * (3 - len(action))
+        kinds = array("q", [KINDS[type(action)] for action in self.actions])
+        if Tensor not in map(type, row):
+            return kinds, array("d", [value or 0.0 for value in row]) * members
+        columns = [v.tolist() if isinstance(v, Tensor) else [v or 0.0] * members for v in row]
+        return kinds, array("d", [number for own in zip(*columns, strict=True) for number in own])
 
 
 def joined(recipes: Sequence[Recipe]) -> Recipe:

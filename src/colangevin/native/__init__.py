@@ -1,21 +1,28 @@
 """Langevin steps and their noise in plain C: elementwise ones, and those of small matrices."""
 
-from colangevin.native.elementwise import Table
+from colangevin.native.elementwise import Segment, segment, step_elements
 from colangevin.native.library import load, reason
+from colangevin.native.memory import PLAIN, field, lay_out, signed, suits
 from colangevin.native.normals import fill
-from colangevin.native.stiefel import DONE, Stacks, is_small
-from colangevin.native.table import PLAIN, suits
+from colangevin.native.stiefel import DONE, Stack, is_small, stack, step_matrices
 from colangevin.native.turning import turned
 
 __all__ = [
     "DONE",
     "PLAIN",
-    "Stacks",
-    "Table",
+    "Segment",
+    "Stack",
+    "field",
     "fill",
     "is_small",
+    "lay_out",
     "load",
     "reason",
+    "segment",
+    "signed",
+    "stack",
+    "step_elements",
+    "step_matrices",
     "suits",
     "turned",
 ]

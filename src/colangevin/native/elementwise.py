@@ -2,202 +2,154 @@
 
 from __future__ import annotations
 
+import ctypes
 from array import array
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version
 
-from colangevin.native.table import DTYPES, Fields, Kinds, Rows, read_kinds, signed
-
-GEOMETRIES = {"free": 0, "circle": 1}
-COLUMNS = 13
-"""Where a row has the columns of a gradient that is turned."""
+from colangevin.native.memory import DTYPES, address, check_actions, field, kernel, readable, signed
 
 
-class Table(Rows):
-    """The segments of a step, laid out once and reused while nothing moves in memory.
+class Segment(ctypes.Structure):
+    """A parameter, or a part of one, as in kernels.c."""
 
-    A segment is a parameter, or the part of one from the flat index ``first`` on. All have one
-    geometry, ``"free"`` or ``"circle"``, and one dtype.
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in (
+            *("position", "momentum", "slack", "gradient", "radius", "size", "first"),
+            *("seeds", "ordinal", "step", "draw", "row", "members", "columns"),
+        )
+    )
+
+
+LENGTH = ctypes.sizeof(Segment) // 8
+GRADIENTS, SIZES = field(Segment, "gradient"), field(Segment, "size")
+COUNTS, COLUMNS = field(Segment, "members"), field(Segment, "columns")
+# Of the last segment.
+MOMENTUM, SLACK, ROW, MEMBERS = (
+    field(Segment, name).start - LENGTH for name in ("momentum", "slack", "row", "members")
+)
+
+
+def segment(
+    position: Tensor,
+    momentum: Tensor | None,
+    slack: Tensor | None,
+    *,
+    seeds: array[int],
+    ordinal: int,
+    radius: Tensor | None = None,
+    row: int = 0,
+    first: int = 0,
+    members: int = 1,
+) -> Segment:
+    """What a kernel has to know of a parameter; its gradient is pointed to in each step.
+
+    Tensors and seeds must be kept where they are as long as there are steps, which write over the
+    first three. Stacked parameters of an ensemble are one segment, with a row of numbers each.
+
+    Args:
+        position: θ.
+        momentum: v, or ω on a circle; None if all steps are overdamped.
+        slack: ξ on a circle, and None elsewhere.
+        seeds: of the noise, one for each member.
+        ordinal: number of the parameter, for its noise.
+        radius: one for each weight; otherwise it is in the numbers of a step.
+        row: which row of those numbers the segment takes, or its first member does.
+        first: flat index of its first number in the whole parameter.
+        members: how many parameters are stacked in the tensors, along their first dimension.
+
+    Raises:
+        ValueError: for a tensor that does not suit, or what else does not fit.
 
     Example:
-        >>> table = Table("free", torch.float32)
-        >>> weight, momentum = torch.zeros(3), torch.zeros(3)
-        >>> table.add(weight, momentum, None, ordinal=0)
-        >>> table.is_current()
-        True
-        >>> weight.data = torch.ones(3)
-        >>> table.is_current()
-        False
+        >>> weight, seeds = torch.zeros(3, 2), array("q", [1])
+        >>> segment(weight, torch.zeros(3, 2), None, seeds=seeds, ordinal=0).size
+        6
     """
+    size = position.numel()
+    if radius is not None and slack is None:
+        raise ValueError(f"radius is for circles only, got {radius!r}")
+    for name, value in (("row", row), ("first", first)):
+        if value < 0:
+            raise ValueError(f"{name} must not be negative, got {value}")
+    if members < 1 or size % members:
+        raise ValueError(f"members must divide the {size} entries, got {members}")
+    if len(seeds) != members:
+        raise ValueError(f"seeds must be {members}, got {len(seeds)}")
+    return Segment(
+        position=address("position", position, position),
+        momentum=address("momentum", momentum, position),
+        slack=address("slack", slack, position),
+        radius=address("radius", radius, position),
+        size=size // members,
+        first=first,
+        seeds=seeds.buffer_info()[0],
+        ordinal=signed(ordinal),
+        row=row,
+        members=members,
+    )
 
-    # As in ``Segment`` of kernels.c.
-    fields: ClassVar[Fields] = Fields(gradient=3, seed=7, step=9, draw=10, length=14)
-    fixed_numbers: ClassVar[int] = 2
 
-    def __init__(self, geometry: str, dtype: torch.dtype) -> None:
-        super().__init__(dtype)
-        if geometry not in GEOMETRIES:
-            raise ValueError(f"geometry must be one of {sorted(GEOMETRIES)}, got {geometry!r}")
-        self.geometry = geometry
-        self._seeds: array[int] = array("q")
-        self._pointed = False
-        self._turned = False
+def step_elements(
+    dtype: torch.dtype,
+    segments: array[int],
+    kinds: array[int],
+    numbers: array[float],
+    gradients: Sequence[Tensor] | None = None,
+) -> None:
+    """Do the actions on every segment, in place. All are free, or all are circles.
 
-    def add(
-        self,
-        position: Tensor,
-        momentum: Tensor | None,
-        slack: Tensor | None,
-        *,
-        ordinal: int,
-        seed: int = 0,
-        radius: Tensor | None = None,
-        row: int = 0,
-        first: int = 0,
-        members: int = 1,
-    ) -> None:
-        """Add a segment; its tensors are kept, and steps write over the first three.
+    Args:
+        dtype: of all tensors.
+        segments: laid out, with counts of steps and numbers of the first draw.
+        kinds: of the actions.
+        numbers: for each row weight decay, radius and three for each action.
+        gradients: one for each segment; None if their addresses have been filled in.
 
-        Stacked parameters of an ensemble are as many segments, with a row of numbers each.
+    Raises:
+        ValueError: for what does not fit; then no tensor has been changed.
+        RuntimeError: where there are no kernels.
 
-        Args:
-            position: θ.
-            momentum: v, or ω on a circle; None if all steps are overdamped.
-            slack: ξ on a circle.
-            ordinal: number of the parameter, for its noise.
-            seed: of the noise.
-            radius: one for each weight; otherwise it is in the numbers of a step.
-            row: which row of those numbers the segment takes.
-            first: flat index of its first number in the whole parameter.
-            members: how many parameters are stacked in the tensors, along their first dimension.
+    Example:
+        >>> from colangevin.native.memory import lay_out, library
+        >>> weight, velocity, seeds = torch.zeros(2), torch.zeros(2), array("q", [1])
+        >>> segments = lay_out([segment(weight, velocity, None, seeds=seeds, ordinal=0)])
+        >>> kinds, numbers = array("q", [1, 2]), array("d", [0, 0, 0, 1, 0, -0.5, 0, 0])
+        >>> if library.load() is not None:
+        ...     step_elements(torch.float32, segments, kinds, numbers, [torch.ones(2)])
+        ...     assert weight.tolist() == [-0.5, -0.5]
+    """
+    width = 2 + 3 * len(kinds)
+    check_actions(kinds, numbers, width * (segments[ROW] + segments[MEMBERS]), segments[MOMENTUM])
+    kept = None if gradients is None else _point(segments, dtype, gradients)
+    kernel("kernels", "cola_step")(
+        DTYPES[dtype],
+        segments[SLACK] != 0,
+        len(segments) // LENGTH,
+        segments.buffer_info()[0],
+        len(kinds),
+        kinds.buffer_info()[0],
+        numbers.buffer_info()[0],
+        width,
+        torch.get_num_threads(),
+    )
+    if kept is not None:  # addresses are those of gradients that are not turned
+        segments[COLUMNS] = array("q", bytes(8 * len(kept)))
 
-        Raises:
-            ValueError: for a tensor that does not suit, or is missing.
-        """
-        circle = self.geometry == "circle"
-        if (slack is not None) != circle:
-            raise ValueError(f"slack is needed on a circle and nowhere else, got {slack!r}")
-        if radius is not None and not circle:
-            raise ValueError(f"radius is for circles only, got {radius!r}")
-        for name, value in (("row", row), ("first", first)):
-            if value < 0:
-                raise ValueError(f"{name} must not be negative, got {value}")
-        size = position.numel()
-        given = {"position": position, "momentum": momentum, "slack": slack, "radius": radius}
-        kept = {name: self._keep(name, t, size) for name, t in given.items() if t is not None}
-        if members < 1 or size % members:
-            raise ValueError(f"members must divide the {size} entries, got {members}")
-        *pointers, radii = (kept[name].pointer if name in kept else 0 for name in given)
-        place = (size // members, first, 0, signed(ordinal), 0, 0, row, members, 0)
-        self._seeds.extend([signed(seed)] * members)
-        self._pointed = False
-        last, moves = row + members - 1, momentum is not None
-        self._append([*pointers, 0, radii, *place], list(kept.values()), last, moves, members)
 
-    def run(
-        self,
-        gradients: Sequence[Tensor],
-        kinds: Sequence[int],
-        numbers: Sequence[float] | array[float],
-        *,
-        steps: Sequence[int],
-        draw: int = 0,
-        seeds: Sequence[int] | None = None,
-    ) -> None:
-        """Do the actions on every segment, in place. The table must be current.
-
-        Args:
-            gradients: one for each tensor that was added, of as many entries; they are not changed.
-            kinds: of the actions.
-            numbers: for each row weight decay, radius and three for each action.
-            steps: count of steps for each tensor, for its noise.
-            draw: number of the first draw in this step.
-            seeds: one for each segment, in the place of those it was added with.
-
-        Raises:
-            ValueError: for what does not fit; then no tensor has been changed.
-            RuntimeError: where there are no kernels.
-        """
-        self._run(self._call, gradients, kinds, numbers, steps, draw, seeds)
-
-    def repeat(self, memory: array[int], steps: Sequence[int]) -> None:
-        """Do what the last ``run`` did, with the numbers that it was given.
-
-        Args:
-            memory: where the gradients lie, each contiguous and of its weight's dtype.
-            steps: count of steps for each tensor.
-
-        Raises:
-            RuntimeError: if there has been no ``run``.
-
-        Example:
-            >>> from colangevin.native import library
-            >>> weight, table = torch.zeros(2), Table("free", torch.float32)
-            >>> table.add(weight, torch.zeros(2), None, ordinal=0)
-            >>> if library.load() is not None:
-            ...     table.run([torch.ones(2)], [1, 2], [0, 0, 0, 1, 0, -0.5, 0, 0], steps=[0])
-            ...     slope = 3 * torch.ones(2)
-            ...     table.repeat(array("q", [slope.data_ptr()]), [1])
-            ...     assert weight.tolist() == [-2.0, -2.0]
-        """
-        if self._last is None:
-            raise RuntimeError("there is no run to repeat")
-        table, fields = self._table, self.fields
-        table[fields.step :: fields.length] = array("q", steps)
-        table[fields.gradient :: fields.length] = memory
-        if self._turned:
-            table[COLUMNS :: fields.length] = array("q", bytes(8 * len(memory)))
-            self._turned = False
-        self._call(*self._last)
-        increment_version(self._positions)
-
-    def retune(self, kinds: Sequence[int], numbers: array[float]) -> None:
-        """Let the next ``repeat`` do other actions, or the same ones with other numbers.
-
-        Raises:
-            ValueError: for what does not fit.
-        """
-        plan, count = read_kinds(tuple(kinds)), len(self._sizes)
-        self._last = plan, numbers, self._check(plan, count, count, len(numbers))
-
-    def _pointers(self, gradients: Sequence[Tensor]) -> tuple[array[int], list[Tensor]]:
-        """As for all tables; matrices, one per member, may also be given column by column."""
-        given, columns = list(gradients), array("q", bytes(8 * len(gradients)))
-        for index, (gradient, members) in enumerate(zip(given, self._members, strict=True)):
-            if _is_turned(gradient, members):
-                given[index], columns[index] = gradient.mT, gradient.shape[-1]
-        self._table[COLUMNS :: self.fields.length] = columns
-        self._turned = any(columns)
-        return super()._pointers(given)
-
-    def _set_seeds(self, seeds: Sequence[int] | None) -> None:
-        if seeds is not None:
-            if len(seeds) != len(self._seeds):
-                raise ValueError(f"seeds must be {len(self._seeds)}, got {len(seeds)}")
-            self._seeds[:] = array("q", map(signed, seeds))
-        if not self._pointed:
-            address, fields = self._seeds.buffer_info()[0], self.fields
-            for index, members in enumerate(self._members):
-                self._table[index * fields.length + fields.seed] = address
-                address += self._seeds.itemsize * members
-            self._pointed = True
-
-    def _call(self, plan: Kinds, numbers: array[float], width: int) -> None:
-        self._load("kernels", "cola_step")(
-            DTYPES[self.dtype],
-            GEOMETRIES[self.geometry],
-            len(self._sizes),
-            self._table.buffer_info()[0],
-            len(plan.array),
-            plan.address,
-            numbers.buffer_info()[0],
-            width,
-            torch.get_num_threads(),
-        )
+def _point(segments: array[int], dtype: torch.dtype, gradients: Sequence[Tensor]) -> list[Tensor]:
+    """Let each segment read its gradient; matrices, one per member, may lie column by column."""
+    found, columns = [], array("q")
+    for gradient, size, members in zip(gradients, segments[SIZES], segments[COUNTS], strict=True):
+        turned = _is_turned(gradient, members)
+        columns.append(gradient.shape[-1] if turned else 0)
+        found.append(readable(gradient.mT if turned else gradient, dtype, size * members))
+    segments[GRADIENTS] = array("q", [gradient.data_ptr() for gradient in found])
+    segments[COLUMNS] = columns
+    return found
 
 
 def _is_turned(gradient: Tensor, members: int) -> bool:

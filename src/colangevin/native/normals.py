@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from colangevin.native import library
-from colangevin.native.table import DTYPES, signed, suits
+from colangevin.native.memory import DTYPES, signed, suits
 
 
 def fill(

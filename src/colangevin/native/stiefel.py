@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 from array import array
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from itertools import accumulate
+from operator import mul
 
 import torch
 from torch import Tensor
 
-from colangevin.native.table import DTYPES, Fields, Kinds, Rows, signed
+from colangevin.native.memory import DTYPES, address, check_actions, field, kernel, readable, signed
 
 LARGEST_SIDE = 128
 """Smaller side of a matrix up to which its products are faster here than in a library call."""
@@ -17,7 +19,8 @@ LARGEST_MATRIX = 1 << 16
 """Entries of a matrix up to which it stays in the cache."""
 
 DONE, FAILED, FAR, NO_MEMORY = 0, 1, 2, 3
-"""Outcomes: a matrix that is not done has been left as it was."""
+"""Outcomes: done; no convergence, or not finite; a proposal so far off that the multiplier has lost
+digits; no memory. A matrix that is not done has been left as it was."""
 
 
 def is_small(rows: int, columns: int) -> bool:
@@ -30,134 +33,132 @@ def is_small(rows: int, columns: int) -> bool:
     return min(rows, columns) <= LARGEST_SIDE and rows * columns <= LARGEST_MATRIX
 
 
-class Result(NamedTuple):
-    """What happened to each matrix, in the order of the stacks.
-
-    Attributes:
-        iterations: of the projection that needed most of them.
-        outcomes: ``DONE``, ``FAILED`` (no convergence, or not finite), ``FAR`` (a proposal so
-            far off that the multiplier has lost digits) or ``NO_MEMORY``.
-    """
-
-    iterations: Sequence[int]
-    outcomes: Sequence[int]
-
-
-class Stacks(Rows):
-    """Stacks of matrices with orthonormal columns (or rows, if they are wide).
+class Stack(ctypes.Structure):
+    """Matrices with orthonormal columns, or rows if they are wide: ``Stack`` of stiefel.c.
 
     Momenta are kept modulo the normal space, as ``Orthogonal`` does.
-
-    Example:
-        >>> stacks = Stacks(torch.float32)
-        >>> stacks.add(torch.eye(3), torch.zeros(3, 3), rows=3, columns=3, ordinal=0)
-        >>> len(stacks), stacks.is_current()
-        (1, True)
     """
 
-    # As in ``Stack`` of stiefel.c.
-    fields: ClassVar[Fields] = Fields(gradient=2, seed=8, step=10, draw=11, length=13)
-    fixed_numbers: ClassVar[int] = 4
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        super().__init__(dtype)
-        self._matrices: list[int] = []
-        self._results: array[int] = array("q")
-
-    def add(
-        self,
-        position: Tensor,
-        momentum: Tensor | None,
-        *,
-        rows: int,
-        columns: int,
-        ordinal: int,
-        seed: int = 0,
-        row: int = 0,
-        first: int = 0,
-    ) -> None:
-        """Add a parameter; its tensors are kept, and steps write over them.
-
-        Args:
-            position: one matrix after the other, each row by row.
-            momentum: likewise; None if all steps are overdamped.
-            rows: of each matrix.
-            columns: of each matrix.
-            ordinal: number of the parameter, for its noise.
-            seed: of the noise.
-            row: which row of the numbers of a step it takes.
-            first: flat index of its first number in the whole parameter.
-
-        Raises:
-            ValueError: for a tensor that does not suit.
-        """
-        for name, value, least in (
-            *(("rows", rows, 1), ("columns", columns, 1)),
-            *(("row", row, 0), ("first", first, 0)),
-        ):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
-        size = position.numel()
-        if size % (rows * columns):
-            raise ValueError(f"position must be matrices of {rows} × {columns}, got {size} entries")
-        kept = [self._keep("position", position, size)]
-        if momentum is not None:
-            kept.append(self._keep("momentum", momentum, size))
-        pointers = [kept[0].pointer, kept[1].pointer if momentum is not None else 0]
-        self._matrices.append(size // (rows * columns))
-        line = [*pointers, 0, 0, self._matrices[-1], rows, columns, first]
-        line += [signed(seed), signed(ordinal), 0, 0, row]
-        self._append(line, kept, row, momentum is not None)
-
-    def run(
-        self,
-        gradients: Sequence[Tensor],
-        kinds: Sequence[int],
-        numbers: Sequence[float] | array[float],
-        *,
-        steps: Sequence[int],
-        draw: int = 0,
-        seeds: Sequence[int] | None = None,
-    ) -> Result:
-        """Do the actions on every matrix, in place. The table must be current.
-
-        A matrix of which any projection does not succeed is left as it was.
-
-        Args:
-            gradients: one for each stack, of as many entries; they are not changed.
-            kinds: of the actions.
-            numbers: for each row weight decay, scale, tolerance, limit of iterations and three
-                for each action.
-            steps: count of steps for each stack, for its noise.
-            draw: number of the first draw in this step.
-            seeds: one for each stack, in the place of those it was added with.
-
-        Raises:
-            ValueError: for what does not fit; then no tensor has been changed.
-            RuntimeError: where there are no kernels.
-        """
-        self._point_to_results()
-        self._run(self._call, gradients, kinds, numbers, steps, draw, seeds)
-        return Result(self._results[::2], self._results[1::2])
-
-    def _point_to_results(self) -> None:
-        """Give each stack the memory for two integers for each of its matrices."""
-        if len(self._results) == 2 * sum(self._matrices):
-            return
-        self._results = array("q", bytes(16 * sum(self._matrices)))
-        address = self._results.buffer_info()[0]
-        for index, count in enumerate(self._matrices):
-            self._table[index * self.fields.length + 3] = address
-            address += 16 * count
-
-    def _call(self, plan: Kinds, numbers: array[float], width: int) -> None:
-        self._load("stiefel", "cola_stiefel")(
-            DTYPES[self.dtype],
-            len(self._sizes),
-            self._table.buffer_info()[0],
-            len(plan.array),
-            plan.address,
-            numbers.buffer_info()[0],
-            width,
-            torch.get_num_threads(),
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in (
+            *("position", "momentum", "gradient", "result", "matrices", "rows", "columns"),
+            *("first", "seed", "ordinal", "step", "draw", "row"),
         )
+    )
+
+
+LENGTH = ctypes.sizeof(Stack) // 8
+GRADIENTS, RESULTS, MATRICES = (field(Stack, name) for name in ("gradient", "result", "matrices"))
+ROWS, COLUMNS = field(Stack, "rows"), field(Stack, "columns")
+# Of the last stack.
+MOMENTUM, ROW = (field(Stack, name).start - LENGTH for name in ("momentum", "row"))
+
+
+def stack(
+    position: Tensor,
+    momentum: Tensor | None,
+    *,
+    rows: int,
+    columns: int,
+    ordinal: int,
+    seed: int = 0,
+    row: int = 0,
+    first: int = 0,
+) -> Stack:
+    """What the kernel has to know of a parameter; its gradient is pointed to in each step.
+
+    The tensors must be kept where they are as long as there are steps, which write over them.
+
+    Args:
+        position: Q, matrix after matrix.
+        momentum: None if all steps are overdamped.
+        rows: of each matrix.
+        columns: of each matrix.
+        ordinal: number of the parameter, for its noise.
+        seed: of the noise.
+        row: which row of the numbers of a step it takes.
+        first: flat index of its first number in the whole parameter.
+
+    Raises:
+        ValueError: for a tensor that does not suit, or what else does not fit.
+
+    Example:
+        >>> stack(torch.eye(3).repeat(4, 1, 1), None, rows=3, columns=3, ordinal=0).matrices
+        4
+    """
+    least = {"rows": (rows, 1), "columns": (columns, 1), "row": (row, 0), "first": (first, 0)}
+    for name, (value, lowest) in least.items():
+        if value < lowest:
+            raise ValueError(f"{name} must be at least {lowest}, got {value}")
+    size = position.numel()
+    if size % (rows * columns):
+        raise ValueError(f"position must be matrices of {rows} × {columns}, got {size} entries")
+    return Stack(
+        position=address("position", position, position),
+        momentum=address("momentum", momentum, position),
+        matrices=size // (rows * columns),
+        rows=rows,
+        columns=columns,
+        first=first,
+        seed=signed(seed),
+        ordinal=signed(ordinal),
+        row=row,
+    )
+
+
+def step_matrices(
+    dtype: torch.dtype,
+    stacks: array[int],
+    kinds: array[int],
+    numbers: array[float],
+    gradients: Sequence[Tensor] | None = None,
+) -> array[int]:
+    """Do the actions on every matrix, in place.
+
+    Args:
+        dtype: of all tensors.
+        stacks: laid out, with counts of steps and numbers of the first draw.
+        kinds: of the actions.
+        numbers: for each row weight decay, scale, tolerance, limit of iterations and three for
+            each action.
+        gradients: one for each stack; None if their addresses have been filled in.
+
+    Returns:
+        For each matrix, in the order of the stacks, the iterations of the projection that needed
+        most of them, and the outcome. One of which any projection fails is left as it was.
+
+    Raises:
+        ValueError: for what does not fit; then no tensor has been changed.
+        RuntimeError: where there are no kernels.
+
+    Example:
+        >>> from colangevin.native.memory import lay_out, library
+        >>> weight, slope = torch.eye(2), torch.tensor([[0.0, 1.0], [0.0, 0.0]])
+        >>> stacks = lay_out([stack(weight, None, rows=2, columns=2, ordinal=0)])
+        >>> numbers = array("d", [0, 1, 5e-7, 40, 0.2, 0, 0])
+        >>> if library.load("stiefel") is not None:
+        ...     found = step_matrices(torch.float32, stacks, array("q", [3]), numbers, [slope])
+        ...     assert found[1] == DONE and weight[0, 1] < 0 < weight[1, 0]
+    """
+    matrices, width = stacks[MATRICES], 4 + 3 * len(kinds)
+    check_actions(kinds, numbers, width * (stacks[ROW] + 1), stacks[MOMENTUM])
+    if gradients is not None:
+        sizes = map(mul, matrices, map(mul, stacks[ROWS], stacks[COLUMNS]))
+        gradients = [readable(g, dtype, size) for g, size in zip(gradients, sizes, strict=True)]
+        stacks[GRADIENTS] = array("q", [gradient.data_ptr() for gradient in gradients])
+    *starts, count = accumulate(matrices, initial=0)
+    results = array("q", bytes(16 * count))
+    beginning = results.buffer_info()[0]
+    stacks[RESULTS] = array("q", [beginning + 16 * start for start in starts])
+    kernel("stiefel", "cola_stiefel")(
+        DTYPES[dtype],
+        len(matrices),
+        stacks.buffer_info()[0],
+        len(kinds),
+        kinds.buffer_info()[0],
+        numbers.buffer_info()[0],
+        width,
+        torch.get_num_threads(),
+    )
+    return results

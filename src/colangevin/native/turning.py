@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from colangevin.native import library
-from colangevin.native.table import DTYPES, suits
+from colangevin.native.memory import DTYPES, suits
 
 
 def turned(matrices: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The C kernels' view of a bucket: a table of the memory that they work on, made with the plan."""
+"""The C kernels' view of a bucket: the memory that they work on, read when a plan is made."""
 
 from __future__ import annotations
 
@@ -6,15 +6,32 @@ import functools
 import logging
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from ctypes import Structure
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from colangevin.constraints import Circle, Constraint, Orthogonal, Outcome, State, Unconstrained
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.recipe import Recipe, direction
-from colangevin.native import DONE, Stacks, Table, is_small, load, reason, suits
+from colangevin.native import (
+    DONE,
+    Segment,
+    Stack,
+    field,
+    is_small,
+    lay_out,
+    load,
+    reason,
+    segment,
+    signed,
+    stack,
+    step_elements,
+    step_matrices,
+    suits,
+)
 from colangevin.optimizers.step.bucket import MOMENTUM, SLACK, Bucket
 from colangevin.optimizers.step.noise import Noise
 
@@ -73,55 +90,56 @@ def kernel_for(bucket: Bucket) -> type[Kernel] | None:
 class Kernel:
     """Moves free or circle-constrained weights, in the memory of parameters and state.
 
+    Addresses are read once: a plan has new kernels made where memory has moved.
+
     Args:
         bucket: what moves, with its state.
         momentum: whether there is one.
     """
 
+    structure: ClassVar[type[Structure]] = Segment
+
     def __init__(self, bucket: Bucket, momentum: bool) -> None:
         self._bucket = bucket
+        self._members = bucket.members or 1
+        self._dtype = bucket.parameters[0].dtype
         self._recipe: Recipe | None = None
-        self._kinds: list[int] = []
-        self._numbers = array("d")
-        self._noise: tuple[Sequence[int], int] | None = None
-        self._table: Any = self._new_table(bucket.parameters[0].dtype)
+        self._kinds, self._numbers = array("q"), array("d")
+        self._noise: object = None
+        self._seeds = array("q", bytes(8 * self._members))
+        self._kept: list[Any] = []  # the kernel reads radii, which no one else may have
+        found: list[Structure] = []
         for index, parameter in enumerate(bucket.parameters):
             own = bucket.contiguous(index, MOMENTUM) if momentum else None
-            self._add(index, parameter, own, bucket.contiguous(index, SLACK))
+            found += self._structures(index, parameter, own)
+        self._rows = lay_out(found)
+        names = ("gradient", "step", "draw")
+        self._gradient, self._step, self._draw = (field(self.structure, name) for name in names)
+        self._fixed = self._constants()
 
-    def _new_table(self, dtype: torch.dtype) -> Any:
-        return Table("circle" if isinstance(self._bucket.constraint, Circle) else "free", dtype)
-
-    def _add(self, index: int, position: Tensor, momentum: Any, slack: Any) -> None:
-        bucket = self._bucket
-        self._table.add(
+    def _structures(self, index: int, position: Tensor, momentum: Any) -> list[Structure]:
+        bucket, constraint = self._bucket, self._bucket.constraint
+        radius = None
+        if isinstance(constraint, Circle) and isinstance(constraint.radius, Tensor):
+            bound = constraint.bound(position.dtype)  # rounded down: the kernels hold it to the bit
+            assert isinstance(bound, Tensor)
+            radius = bound.expand(position.shape).contiguous()
+            self._kept.append(radius)
+        made = segment(
             position,
             momentum,
-            slack,
+            bucket.contiguous(index, SLACK),
+            seeds=self._seeds,
             ordinal=bucket.ordinals[index],
-            radius=self._radii(position),
-            members=bucket.members or 1,
+            radius=radius,
+            members=self._members,
         )
+        return [made]
 
-    def _radii(self, position: Tensor) -> Tensor | None:
-        constraint = self._bucket.constraint
-        if not isinstance(constraint, Circle) or not isinstance(constraint.radius, Tensor):
-            return None
-        bound = constraint.bound(position.dtype)  # rounded down: the kernels hold it to the bit
-        assert isinstance(bound, Tensor)
-        return bound.expand(position.shape).contiguous()
-
-    def _rows(self, recipe: Recipe) -> array[float]:
-        """The numbers of a recipe, once for each member."""
+    def _constants(self) -> list[float]:
+        """The numbers of the geometry."""
         radius = getattr(self._bucket.constraint, "radius", 0.0)
-        number = radius if isinstance(radius, float) else 0.0
-        members = self._bucket.members or 1
-        if members == 1 or not recipe.differs:
-            return array("d", recipe.numbers(number)) * members
-        found = array("d")
-        for member in range(members):
-            found.extend(recipe.numbers(number, member))
-        return found
+        return [radius if isinstance(radius, float) else 0.0]
 
     def run(
         self,
@@ -132,30 +150,29 @@ class Kernel:
         addressed: bool,
     ) -> Outcome | None:
         """Make a step; see ``run_bucket``."""
-        same = recipe is self._recipe
-        if not same:
-            self._recipe, self._kinds, self._numbers = recipe, recipe.kinds, self._rows(recipe)
-        if addressed and self._noise == (seeds, draw):
-            if not same:
-                self._table.retune(self._kinds, self._numbers)
-            self._table.repeat(self._bucket.addresses, steps)
+        rows, slopes = self._rows, None
+        if recipe is not self._recipe:
+            self._recipe = recipe
+            self._kinds, self._numbers = recipe.flat(self._fixed, self._members)
+        if self._noise != (seeds, draw):
+            self._set_noise(seeds, draw)
+        if addressed:
+            rows[self._gradient] = self._bucket.addresses
         else:
-            self._call(seeds, steps, draw, self._slopes())
+            slopes = self._slopes()
+        rows[self._step] = array("q", steps)
+        step_elements(self._dtype, rows, self._kinds, self._numbers, slopes)
+        increment_version(self._bucket.parameters)
         return None
 
-    def _call(
-        self, seeds: Sequence[int], steps: Sequence[int], draw: int, slopes: Sequence[Tensor]
-    ) -> Any:
-        known = self._noise is not None and self._noise[0] == seeds
-        own = None if known else list(seeds) * len(self._bucket.parameters)
+    def _set_noise(self, seeds: Sequence[int], draw: int) -> None:
+        self._seeds[:] = array("q", map(signed, seeds))
+        self._rows[self._draw] = array("q", [draw]) * len(self._rows[self._draw])
         self._noise = seeds, draw
-        kinds, numbers = self._kinds, self._numbers
-        return self._table.run(slopes, kinds, numbers, steps=steps, draw=draw, seeds=own)
 
     def _slopes(self) -> list[Tensor]:
         """The gradients in the dtype of the weights."""
-        dtype = self._bucket.parameters[0].dtype
-        return [g if g.dtype is dtype else g.to(dtype) for g in self._bucket.slopes()]
+        return [g if g.dtype is self._dtype else g.to(self._dtype) for g in self._bucket.slopes()]
 
 
 class MatrixKernel(Kernel):
@@ -165,31 +182,24 @@ class MatrixKernel(Kernel):
     is moved by ``advance``, as it would be without kernels.
     """
 
-    def _new_table(self, dtype: torch.dtype) -> Stacks:
-        return Stacks(dtype)
+    structure = Stack
 
-    def _add(self, index: int, position: Tensor, momentum: Any, slack: Any) -> None:
+    def _structures(self, index: int, position: Tensor, momentum: Any) -> list[Structure]:
         constraint, bucket = self._bucket.constraint, self._bucket
         assert isinstance(constraint, Orthogonal)
         rows, columns = constraint.matrix(bucket.shapes[index])
         place = {"rows": rows, "columns": columns, "ordinal": bucket.ordinals[index]}
         if bucket.members is None:
-            self._table.add(position, momentum, **place)
-            return
-        for member, stacked in enumerate(position.detach()):
-            own = None if momentum is None else momentum[member]
-            self._table.add(stacked, own, row=member, **place)
+            return [stack(position, momentum, **place)]
+        momenta = [None] * self._members if momentum is None else momentum
+        pairs = enumerate(zip(position.detach(), momenta, strict=True))
+        return [stack(own, its, row=member, **place) for member, (own, its) in pairs]
 
-    def _rows(self, recipe: Recipe) -> array[float]:
+    def _constants(self) -> list[float]:
         constraint = self._bucket.constraint
         assert isinstance(constraint, Orthogonal)
-        tolerance = constraint.tolerance_in(self._bucket.parameters[0].dtype)
-        fixed = [constraint.scale, tolerance, float(constraint.max_iterations)]
-        found = array("d")
-        for member in range(self._bucket.members or 1):
-            weight_decay, _, *actions = recipe.numbers(member=member if recipe.differs else 0)
-            found.extend([weight_decay, *fixed, *actions])
-        return found
+        tolerance = constraint.tolerance_in(self._dtype)
+        return [constraint.scale, tolerance, float(constraint.max_iterations)]
 
     def run(
         self,
@@ -199,20 +209,31 @@ class MatrixKernel(Kernel):
         draw: int,
         addressed: bool,
     ) -> Outcome:
+        rows, members, slopes = self._rows, self._members, None
         if recipe is not self._recipe:
-            self._recipe, self._kinds, self._numbers = recipe, recipe.kinds, self._rows(recipe)
-        slopes, members = self._slopes(), self._bucket.members
-        if members is None:
-            result = self._call(seeds, steps, draw, slopes)
+            self._recipe = recipe
+            self._kinds, self._numbers = recipe.flat(self._fixed, members)
+        if self._noise != (seeds, draw):
+            self._set_noise(seeds, draw)
+        if addressed:
+            rows[self._gradient] = self._bucket.addresses
         else:
-            rows = [row for slope in slopes for row in slope.contiguous().unbind()]
-            result = self._call(seeds, [s for s in steps for _ in range(members)], draw, rows)
-        outcome = Outcome(max(result.iterations))
-        left = [i for i, what in enumerate(result.outcomes) if what != DONE]
+            slopes = self._slopes()
+            if self._bucket.members is not None:
+                slopes = [own for slope in slopes for own in slope.contiguous().unbind()]
+        rows[self._step] = array("q", [step for step in steps for _ in range(members)])
+        results = step_matrices(self._dtype, rows, self._kinds, self._numbers, slopes)
+        increment_version(self._bucket.parameters)
+        outcome = Outcome(max(results[::2]))
+        left = [i for i, what in enumerate(results[1::2]) if what != DONE]
         if not left:
             return outcome
         noise = Noise(self._bucket, seeds, steps, draw)
-        return outcome.joined(by_formulas(self._bucket, left, recipe, slopes, noise))
+        return outcome.joined(by_formulas(self._bucket, left, recipe, self._slopes(), noise))
+
+    def _set_noise(self, seeds: Sequence[int], draw: int) -> None:
+        super()._set_noise(seeds, draw)
+        self._rows[field(Stack, "seed")] = self._seeds * len(self._bucket.parameters)
 
 
 def by_formulas(

@@ -1,0 +1,169 @@
+"""What all kernels need to know about the memory of tensors.
+
+The kernels work on raw memory, so all checks are made here: of tensors once, when a structure is
+made of them, and of actions and their numbers before each call. Structures lie one after the other
+in an array of integers, so that a field of all of them is one slice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from array import array
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from colangevin.native import library
+
+IMPULSE, DRIFT, OVERDAMPED = 1, 2, 3
+"""Kinds of action, each with three numbers (what is absent is 0).
+
+Impulse: decay, weight, scale. Drift: step. Overdamped: step, scale.
+"""
+KINDS = frozenset((IMPULSE, DRIFT, OVERDAMPED))
+DTYPES = {torch.float32: 0, torch.float64: 1}
+PLAIN = (Tensor, torch.nn.Parameter)
+EMPTY = -1
+"""In the place of the address that a tensor without entries does not have: it is not missing."""
+WORDS = 1 << 64
+
+
+def suits(tensor: Tensor) -> bool:
+    """Whether a kernel can work on the memory of a tensor.
+
+    It has to be a plain dense one of float32 or float64 on the CPU, contiguous, with memory of
+    its own: no subclass, nothing traced or batched by ``vmap``.
+
+    Example:
+        >>> suits(torch.zeros(3, 4)), suits(torch.zeros(3, 4).T), suits(torch.zeros(3).half())
+        (True, False, False)
+    """
+    if type(tensor) not in PLAIN or tensor.dtype not in DTYPES or not tensor.is_cpu:
+        return False
+    if tensor.layout is not torch.strided or tensor.is_nested or not tensor.is_contiguous():
+        return False
+    try:
+        return not tensor.is_neg() and (tensor.data_ptr() != 0 or tensor.numel() == 0)
+    except RuntimeError:  # what vmap and its like make of a tensor has no memory
+        return False
+
+
+def signed(value: int) -> int:
+    """The signed 64-bit integer that has the lowest bits of ``value``.
+
+    Example:
+        >>> signed(2**64 - 1)
+        -1
+    """
+    value %= WORDS
+    return value - WORDS if value >= WORDS // 2 else value
+
+
+# --- structures -----------------------------------------------------------------------------
+
+
+def address(name: str, tensor: Tensor | None, position: Tensor) -> int:
+    """Where a tensor of a structure lies; 0 for one that is not there.
+
+    Raises:
+        ValueError: if a kernel cannot work on it, or it is not like the position.
+
+    Example:
+        >>> weight = torch.zeros(3)
+        >>> address("position", weight, weight) == weight.data_ptr(), address("slack", None, weight)
+        (True, 0)
+    """
+    if tensor is None:
+        return 0
+    if tensor.dtype != position.dtype or not suits(tensor):
+        dtype = position.dtype if position.dtype in DTYPES else "float32 or float64"
+        raise ValueError(
+            f"{name} must be a plain contiguous {dtype} tensor on the CPU, got "
+            f"{type(tensor).__name__} of {tensor.dtype} on {tensor.device}"
+        )
+    if tensor.numel() != position.numel():
+        raise ValueError(f"{name} must have {position.numel()} entries, got {tensor.numel()}")
+    return tensor.data_ptr() or EMPTY
+
+
+def lay_out(structures: Sequence[ctypes.Structure]) -> array[int]:
+    """Structures one after the other, as a kernel takes them.
+
+    Raises:
+        ValueError: if some have no momentum, or no slack, which others have; or if the last one
+            does not take the last row of numbers. So a call need not look at all of them.
+    """
+    for name in ("momentum", "slack"):
+        if len({getattr(one, name, 0) == 0 for one in structures}) > 1:
+            raise ValueError(f"{name} is needed for all parameters or none, but some have none")
+    ends = [one.row + getattr(one, "members", 1) for one in structures]
+    if ends[-1] < max(ends):
+        raise ValueError(f"the last parameter must take the last row, got rows up to {ends}")
+    return array("q", b"".join(map(bytes, structures)))
+
+
+def field(kind: type[ctypes.Structure], name: str) -> slice:
+    """Where structures that are laid out have a field.
+
+    Example:
+        >>> class Pair(ctypes.Structure):
+        ...     _fields_ = [("one", ctypes.c_int64), ("two", ctypes.c_int64)]
+        >>> lay_out([Pair(1, 2), Pair(3, 4)])[field(Pair, "two")]
+        array('q', [2, 4])
+    """
+    return slice(getattr(kind, name).offset // 8, None, ctypes.sizeof(kind) // 8)
+
+
+# --- before a call --------------------------------------------------------------------------
+
+
+def readable(gradient: Tensor, dtype: torch.dtype, size: int) -> Tensor:
+    """A gradient as the kernels read it: itself, or a contiguous copy.
+
+    Raises:
+        ValueError: if it is of another kind or size.
+
+    Example:
+        >>> readable(torch.ones(2, 3).T, torch.float32, 6).is_contiguous()
+        True
+    """
+    plain = type(gradient) in PLAIN and gradient.dtype is dtype and gradient.is_cpu
+    if not plain or gradient.numel() != size or gradient.layout is not torch.strided:
+        raise ValueError(
+            f"a gradient must be a plain dense {dtype} tensor on the CPU with {size} "
+            f"entries, got {type(gradient).__name__} of {gradient.dtype} on "
+            f"{gradient.device} with {gradient.numel()}"
+        )
+    if gradient.is_contiguous() and not gradient.is_neg():
+        return gradient
+    return gradient.detach().clone(memory_format=torch.contiguous_format)
+
+
+def check_actions(kinds: array[int], numbers: array[float], needed: int, momentum: int) -> None:
+    """Refuse actions for which there are too few numbers, or no momentum (an address).
+
+    Raises:
+        ValueError: saying what does not fit.
+
+    Example:
+        >>> check_actions(array("q", [DRIFT]), array("d", bytes(40)), 5, momentum=EMPTY)
+    """
+    if not KINDS.issuperset(kinds):
+        raise ValueError(
+            f"kinds must be 1 (impulse), 2 (drift) or 3 (overdamped), got {kinds.tolist()}"
+        )
+    if len(numbers) < needed:
+        raise ValueError(f"numbers must be {needed} or more, got {len(numbers)}")
+    if momentum == 0 and (IMPULSE in kinds or DRIFT in kinds):
+        raise ValueError("momentum is needed for impulses and drifts, but there is none")
+
+
+@functools.cache
+def kernel(name: str, function: str) -> Callable[..., None]:
+    """A function of a library; RuntimeError where there is none."""
+    found = library.load(name)
+    if found is None:
+        raise RuntimeError(f"there are no kernels: {library.reason(name)}")
+    return getattr(found, function)  # type: ignore[no-any-return]

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from colangevin.native.memory import DTYPES, address, check_actions, field, kernel, readable, signed
 
+GEOMETRIES = ("free", "circle")
+
 
 class Segment(ctypes.Structure):
     """A parameter, or a part of one, as in kernels.c."""
@@ -34,6 +36,7 @@ MOMENTUM, SLACK, ROW, MEMBERS = (
 
 
 def segment(
+    geometry: str,
     position: Tensor,
     momentum: Tensor | None,
     slack: Tensor | None,
@@ -51,9 +54,10 @@ def segment(
     first three. Stacked parameters of an ensemble are one segment, with a row of numbers each.
 
     Args:
+        geometry: ``"free"`` or ``"circle"``.
         position: θ.
         momentum: v, or ω on a circle; None if all steps are overdamped.
-        slack: ξ on a circle, and None elsewhere.
+        slack: ξ on a circle.
         seeds: of the noise, one for each member.
         ordinal: number of the parameter, for its noise.
         radius: one for each weight; otherwise it is in the numbers of a step.
@@ -66,10 +70,14 @@ def segment(
 
     Example:
         >>> weight, seeds = torch.zeros(3, 2), array("q", [1])
-        >>> segment(weight, torch.zeros(3, 2), None, seeds=seeds, ordinal=0).size
+        >>> segment("free", weight, torch.zeros(3, 2), None, seeds=seeds, ordinal=0).size
         6
     """
     size = position.numel()
+    if geometry not in GEOMETRIES:
+        raise ValueError(f"geometry must be one of {sorted(GEOMETRIES)}, got {geometry!r}")
+    if (slack is not None) != (geometry == "circle"):
+        raise ValueError(f"slack is needed on a circle and nowhere else, got {slack!r}")
     if radius is not None and slack is None:
         raise ValueError(f"radius is for circles only, got {radius!r}")
     for name, value in (("row", row), ("first", first)):
@@ -116,7 +124,7 @@ def step_elements(
     Example:
         >>> from colangevin.native.memory import lay_out, library
         >>> weight, velocity, seeds = torch.zeros(2), torch.zeros(2), array("q", [1])
-        >>> segments = lay_out([segment(weight, velocity, None, seeds=seeds, ordinal=0)])
+        >>> segments = lay_out([segment("free", weight, velocity, None, seeds=seeds, ordinal=0)])
         >>> kinds, numbers = array("q", [1, 2]), array("d", [0, 0, 0, 1, 0, -0.5, 0, 0])
         >>> if library.load() is not None:
         ...     step_elements(torch.float32, segments, kinds, numbers, [torch.ones(2)])

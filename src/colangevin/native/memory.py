@@ -110,7 +110,7 @@ def field(kind: type[ctypes.Structure], name: str) -> slice:
     Example:
         >>> class Pair(ctypes.Structure):
         ...     _fields_ = [("one", ctypes.c_int64), ("two", ctypes.c_int64)]
-        >>> lay_out([Pair(1, 2), Pair(3, 4)])[field(Pair, "two")]
+        >>> array("q", [1, 2, 3, 4])[field(Pair, "two")]
         array('q', [2, 4])
     """
     return slice(getattr(kind, name).offset // 8, None, ctypes.sizeof(kind) // 8)
@@ -166,4 +166,4 @@ def kernel(name: str, function: str) -> Callable[..., None]:
     found = library.load(name)
     if found is None:
         raise RuntimeError(f"there are no kernels: {library.reason(name)}")
-    return getattr(found, function)  # type: ignore[no-any-return]
+    return getattr(found, function)

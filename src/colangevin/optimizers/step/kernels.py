@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import Structure
 from typing import Any, ClassVar
 
@@ -98,6 +98,7 @@ class Kernel:
     """
 
     structure: ClassVar[type[Structure]] = Segment
+    move: ClassVar[Callable[..., Any]] = staticmethod(step_elements)
 
     def __init__(self, bucket: Bucket, momentum: bool) -> None:
         self._bucket = bucket
@@ -105,17 +106,17 @@ class Kernel:
         self._dtype = bucket.parameters[0].dtype
         self._recipe: Recipe | None = None
         self._kinds, self._numbers = array("q"), array("d")
+        self._fixed = self._constants()
         self._noise: object = None
         self._seeds = array("q", bytes(8 * self._members))
-        self._kept: list[Any] = []  # the kernel reads radii, which no one else may have
+        self._radii: list[Tensor] = []  # kept here: no one else has them
         found: list[Structure] = []
         for index, parameter in enumerate(bucket.parameters):
             own = bucket.contiguous(index, MOMENTUM) if momentum else None
             found += self._structures(index, parameter, own)
-        self._rows = lay_out(found)
+        self._rows, self._each = lay_out(found), len(found) // len(bucket.parameters)
         names = ("gradient", "step", "draw")
         self._gradient, self._step, self._draw = (field(self.structure, name) for name in names)
-        self._fixed = self._constants()
 
     def _structures(self, index: int, position: Tensor, momentum: Any) -> list[Structure]:
         bucket, constraint = self._bucket, self._bucket.constraint
@@ -124,8 +125,9 @@ class Kernel:
             bound = constraint.bound(position.dtype)  # rounded down: the kernels hold it to the bit
             assert isinstance(bound, Tensor)
             radius = bound.expand(position.shape).contiguous()
-            self._kept.append(radius)
+            self._radii.append(radius)
         made = segment(
+            "circle" if isinstance(constraint, Circle) else "free",
             position,
             momentum,
             bucket.contiguous(index, SLACK),
@@ -160,15 +162,21 @@ class Kernel:
             rows[self._gradient] = self._bucket.addresses
         else:
             slopes = self._slopes()
-        rows[self._step] = array("q", steps)
-        step_elements(self._dtype, rows, self._kinds, self._numbers, slopes)
+        each = self._each
+        counts = steps if each == 1 else [step for step in steps for _ in range(each)]
+        rows[self._step] = array("q", counts)
+        results = self.move(self._dtype, rows, self._kinds, self._numbers, slopes)
         increment_version(self._bucket.parameters)
-        return None
+        return None if results is None else self._judge(results, seeds, steps, draw)
 
     def _set_noise(self, seeds: Sequence[int], draw: int) -> None:
         self._seeds[:] = array("q", map(signed, seeds))
         self._rows[self._draw] = array("q", [draw]) * len(self._rows[self._draw])
         self._noise = seeds, draw
+
+    def _judge(self, results: Any, seeds: Any, steps: Any, draw: int) -> Outcome | None:
+        """What happened, for kernels that tell."""
+        return None
 
     def _slopes(self) -> list[Tensor]:
         """The gradients in the dtype of the weights."""
@@ -183,6 +191,7 @@ class MatrixKernel(Kernel):
     """
 
     structure = Stack
+    move = staticmethod(step_matrices)
 
     def _structures(self, index: int, position: Tensor, momentum: Any) -> list[Structure]:
         constraint, bucket = self._bucket.constraint, self._bucket
@@ -201,39 +210,27 @@ class MatrixKernel(Kernel):
         tolerance = constraint.tolerance_in(self._dtype)
         return [constraint.scale, tolerance, float(constraint.max_iterations)]
 
-    def run(
-        self,
-        recipe: Recipe,
-        seeds: Sequence[int],
-        steps: Sequence[int],
-        draw: int,
-        addressed: bool,
+    def _set_noise(self, seeds: Sequence[int], draw: int) -> None:
+        super()._set_noise(seeds, draw)
+        self._rows[field(Stack, "seed")] = self._seeds * len(self._bucket.parameters)
+
+    def _slopes(self) -> list[Tensor]:
+        """One for each stack."""
+        slopes = super()._slopes()
+        if self._bucket.members is None:
+            return slopes
+        return [own for slope in slopes for own in slope.contiguous().unbind()]
+
+    def _judge(
+        self, results: array[int], seeds: Sequence[int], steps: Sequence[int], draw: int
     ) -> Outcome:
-        rows, members, slopes = self._rows, self._members, None
-        if recipe is not self._recipe:
-            self._recipe = recipe
-            self._kinds, self._numbers = recipe.flat(self._fixed, members)
-        if self._noise != (seeds, draw):
-            self._set_noise(seeds, draw)
-        if addressed:
-            rows[self._gradient] = self._bucket.addresses
-        else:
-            slopes = self._slopes()
-            if self._bucket.members is not None:
-                slopes = [own for slope in slopes for own in slope.contiguous().unbind()]
-        rows[self._step] = array("q", [step for step in steps for _ in range(members)])
-        results = step_matrices(self._dtype, rows, self._kinds, self._numbers, slopes)
-        increment_version(self._bucket.parameters)
         outcome = Outcome(max(results[::2]))
         left = [i for i, what in enumerate(results[1::2]) if what != DONE]
         if not left:
             return outcome
-        noise = Noise(self._bucket, seeds, steps, draw)
-        return outcome.joined(by_formulas(self._bucket, left, recipe, self._slopes(), noise))
-
-    def _set_noise(self, seeds: Sequence[int], draw: int) -> None:
-        super()._set_noise(seeds, draw)
-        self._rows[field(Stack, "seed")] = self._seeds * len(self._bucket.parameters)
+        assert self._recipe is not None
+        noise, slopes = Noise(self._bucket, seeds, steps, draw), super()._slopes()
+        return outcome.joined(by_formulas(self._bucket, left, self._recipe, slopes, noise))
 
 
 def by_formulas(

@@ -1,20 +1,22 @@
 """Steps of the kernel next to the same steps of ``advance``."""
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from colangevin.native.table import DRIFT, IMPULSE, OVERDAMPED
 from torch import Tensor
 
 from colangevin import Circle, State, Unconstrained
 from colangevin.constraints.base import Constraint, Draw, Scalar, like
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.scheme import Action, Drift, Impulse
-from colangevin.native import Table, fill
+from colangevin.native import Segment, field, fill, lay_out, segment, step_elements
+from colangevin.native.memory import DRIFT, IMPULSE, OVERDAMPED
 
 SEED = 11
+SEEDS = array("q", [SEED])
 
 
 class Bounded(Circle):
@@ -111,23 +113,42 @@ def expected(item: Piece, actions: Sequence[Action], step: int, draw: int = 0) -
     return advance(item.constraint, state, gradient, actions, draws)
 
 
-def lay_out(pieces: Sequence[Piece]) -> Table:
-    """Each piece has a row of numbers of its own."""
-    free = isinstance(pieces[0].constraint, Unconstrained)
-    table = Table("free" if free else "circle", pieces[0].gradient.dtype)
-    for row, item in enumerate(pieces):
-        x, v, y, _ = item.state.tensors
-        radius = item.radius if isinstance(item.radius, Tensor) else None
-        table.add(x, v, y, ordinal=item.ordinal, seed=SEED, radius=radius, row=row)
-    return table
+def segment_of(item: Piece, part: slice = slice(None), row: int = 0) -> Segment:
+    """A piece, or a part of it, with a row of numbers."""
+    x, v, y, _ = (None if t is None else t[part] for t in item.state.tensors)
+    radius = item.radius[part] if isinstance(item.radius, Tensor) else None
+    return segment(
+        "free" if isinstance(item.constraint, Unconstrained) else "circle",
+        *(x, v, y),
+        seeds=SEEDS,
+        ordinal=item.ordinal,
+        radius=radius,
+        row=row,
+        first=part.start or 0,
+    )
 
 
-def run(pieces: Sequence[Piece], actions: Sequence[Action], step: int, draw: int = 0) -> None:
-    """All pieces at once, in place."""
+def step(
+    segments: Sequence[Segment],
+    gradients: Sequence[Tensor],
+    kinds: Sequence[int],
+    numbers: Sequence[float],
+    made: int = 0,
+    draw: int = 0,
+) -> None:
+    """One call of the kernel."""
+    rows = lay_out(segments)
+    rows[field(Segment, "step")] = array("q", [made] * len(segments))
+    rows[field(Segment, "draw")] = array("q", [draw] * len(segments))
+    step_elements(gradients[0].dtype, rows, array("q", kinds), array("d", numbers), gradients)
+
+
+def run(pieces: Sequence[Piece], actions: Sequence[Action], made: int, draw: int = 0) -> None:
+    """All pieces at once, in place; each has a row of numbers of its own."""
     kinds, values = flatten(actions)
     numbers: list[float] = []
     for item in pieces:
         radius = 0.0 if isinstance(item.radius, Tensor) else item.radius
         numbers += [item.weight_decay, radius, *values]
-    gradients = [item.gradient for item in pieces]
-    lay_out(pieces).run(gradients, kinds, numbers, steps=[step] * len(pieces), draw=draw)
+    segments = [segment_of(item, row=row) for row, item in enumerate(pieces)]
+    step(segments, [item.gradient for item in pieces], kinds, numbers, made, draw)

@@ -1,6 +1,7 @@
 """Steps of small matrices against ``Orthogonal``, and what happens to those that fail."""
 
 import math
+from array import array
 from collections.abc import Sequence
 
 import pytest
@@ -10,10 +11,10 @@ from torch import Tensor
 from colangevin import Orthogonal, State
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.scheme import Action, Drift, Impulse, Overdamped
-from colangevin.native import Stacks, load, reason
-from colangevin.native.stiefel import DONE, FAILED, FAR, Result, is_small
+from colangevin.native import Stack, field, lay_out, load, reason, stack, step_matrices
+from colangevin.native.stiefel import DONE, FAILED, FAR, is_small
 from native.steps import SEED, flatten, noise
-from registry import RUNS, Run, ids
+from registry import ids
 
 DTYPES = [torch.float32, torch.float64]
 # The kernel ends the iteration for each matrix, ``advance`` for all of them at once: positions
@@ -66,13 +67,21 @@ def numbers_of(
     return kinds, [weight_decay, scale, tolerance, 40, *values]
 
 
+def step(
+    stacks: Sequence[Stack], gradients: Sequence[Tensor], kinds: Sequence[int], numbers: list[float]
+) -> tuple[list[int], list[int]]:
+    """Iterations and outcomes of all matrices."""
+    own, dtype = lay_out(stacks), gradients[0].dtype
+    found = step_matrices(dtype, own, array("q", kinds), array("d", numbers), gradients)
+    return found[::2].tolist(), found[1::2].tolist()
+
+
 def run(
-    x: Tensor, v: Tensor, g: Tensor, actions: Sequence[Action], step: int = 0, **numbers: float
-) -> Result:
-    stacks = Stacks(x.dtype)
-    stacks.add(x, v, rows=x.shape[1], columns=x.shape[2], ordinal=3, seed=SEED)
-    kinds, values = numbers_of(actions, dtype=x.dtype, **numbers)
-    return stacks.run([g], kinds, values, steps=[step])
+    x: Tensor, v: Tensor, g: Tensor, actions: Sequence[Action], made: int = 0, **numbers: float
+) -> tuple[list[int], list[int]]:
+    own = stack(x, v, rows=x.shape[1], columns=x.shape[2], ordinal=3, seed=SEED)
+    own.step = made
+    return step([own], [g], *numbers_of(actions, dtype=x.dtype, **numbers))
 
 
 def check(
@@ -103,48 +112,36 @@ def check(
     assert (closed[0] - closed[1]).abs().max() < 1000 * limit
 
 
+MOVES = (Impulse(0.9, 1.0, 0.1), Drift(-0.01), Overdamped(0.01, 0.01))
+QUIET = (Drift(-0.02), Impulse(0.9, 1.0, None), Drift(-0.02), Overdamped(0.01, None))
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=ids)
-@pytest.mark.parametrize("temperature", [0.0, 1e-3])
-@pytest.mark.parametrize("word", RUNS, ids=ids)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_a_step_is_that_of_orthogonal(
-    shape: tuple[int, int, int], word: Run, temperature: float, dtype: torch.dtype
-) -> None:
-    weight_decay, scale = (0.3, 1.0) if temperature else (0.0, 1.5)
-    x = weights(shape, dtype, scale)
-    v, g = random(x, 1), random(x, 2)
-    start = (x.clone(), v.clone(), g)
-    actions = word.dynamics(0.05, 2.0, temperature).actions(first=False)
-    result = run(x, v, g, actions, weight_decay=weight_decay, scale=scale)
-    assert list(result.outcomes) == [DONE] * shape[0]
-    if shape[0]:
-        check((x, v), start, actions, weight_decay, scale)
-        small = Orthogonal(batch_dims=1, scale=scale).residual(
-            State(Orthogonal(batch_dims=1).to_batch(x))
-        )
-        assert small.abs().max() < (2e-6 if dtype == torch.float32 else 1e-13)
-        assert min(result.iterations) >= 1
+def test_a_step_is_that_of_orthogonal(shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    """With noise, of which every draw has its own, and without."""
+    for actions, weight_decay, scale in ((MOVES, 0.3, 1.0), (QUIET, 0.0, 1.5)):
+        x = weights(shape, dtype, scale)
+        v, g = random(x, 1), random(x, 2)
+        start = (x.clone(), v.clone(), g)
+        iterations, outcomes = run(x, v, g, actions, weight_decay=weight_decay, scale=scale)
+        assert outcomes == [DONE] * shape[0]
+        if shape[0]:
+            check((x, v), start, actions, weight_decay, scale)
+            small = Orthogonal(batch_dims=1, scale=scale).residual(
+                State(Orthogonal(batch_dims=1).to_batch(x))
+            )
+            assert small.abs().max() < (2e-6 if dtype == torch.float32 else 1e-13)
+            assert min(iterations) >= 1
 
 
 def test_many_steps_stay_on_the_manifold() -> None:
     x = weights((4, 64, 32), torch.float32)
     v, g = torch.zeros_like(x), random(x, 2)
-    for step in range(300):
-        run(x, v, g, (Impulse(0.9, 1.0, 0.1), Drift(-0.01)), step)
+    for made in range(300):
+        run(x, v, g, (Impulse(0.9, 1.0, 0.1), Drift(-0.01)), made)
     off = x.mT @ x - torch.eye(32)
     assert off.abs().max() < 2e-6
-
-
-MOVES = (Impulse(0.9, 1.0, 0.1), Drift(-0.01), Overdamped(0.01, 0.01))
-
-
-@pytest.mark.parametrize("shape", [(3, 20, 9), (3, 9, 20)], ids=str)
-def test_every_draw_has_noise_of_its_own(shape: tuple[int, int, int]) -> None:
-    x = weights(shape, torch.float64)
-    v, g = random(x, 1), random(x, 2)
-    start = (x.clone(), v.clone(), g)
-    run(x, v, g, MOVES)
-    check((x, v), start, MOVES, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=ids)
@@ -158,15 +155,13 @@ def test_threads_neighbours_and_stacks_change_no_bit(dtype: torch.dtype) -> None
         together = run(x1, v1, g, MOVES)
     finally:
         torch.set_num_threads(1)
-    x2, v2 = whole.clone(), v.clone()
-    stacks = Stacks(dtype)
+    x2, v2, each = whole.clone(), v.clone(), []
     for i in range(40):
         place = {"rows": 64, "columns": 32, "ordinal": 3, "seed": SEED, "first": i * 64 * 32}
-        stacks.add(x2[i], v2[i], **place)
-    kinds, values = numbers_of(MOVES, dtype=dtype)
-    alone = stacks.run(list(g), kinds, values, steps=[0] * 40)
+        each.append(stack(x2[i], v2[i], **place))
+    alone = step(each, list(g), *numbers_of(MOVES, dtype=dtype))
     assert torch.equal(x1, x2) and torch.equal(v1, v2)
-    assert list(together.iterations) == list(alone.iterations)
+    assert together == alone
 
 
 class TestFailures:
@@ -182,9 +177,9 @@ class TestFailures:
         run(*calm, g, (Impulse(0.5, 1.0, None), *kind))
         g[2, 1, 1] = value
         start = (x.clone(), v.clone())
-        result = run(x, v, g, (Impulse(0.5, 1.0, None), *kind))
-        assert result.outcomes[2] in (FAILED, FAR)
-        assert [o for i, o in enumerate(result.outcomes) if i != 2] == [DONE] * 4
+        _, outcomes = run(x, v, g, (Impulse(0.5, 1.0, None), *kind))
+        assert outcomes.pop(2) in (FAILED, FAR)
+        assert outcomes == [DONE] * 4
         for new, old, other in zip((x, v), start, calm, strict=True):
             assert torch.equal(new[2], old[2])
             rest = torch.arange(5) != 2
@@ -195,49 +190,68 @@ class TestFailures:
         for factor, outcome in ((0.4, DONE), (0.5, FAR)):
             x = weights((1, 4, 1), torch.float64)
             old = x.clone()
-            result = run(x, torch.zeros_like(x), -factor * old, (Overdamped(1.0, None),))
-            assert list(result.outcomes) == [outcome]
+            found = run(x, torch.zeros_like(x), -factor * old, (Overdamped(1.0, None),))
+            assert found[1] == [outcome]
             assert (x - old).abs().max() < 1e-14
 
     def test_too_few_iterations(self) -> None:
         x = weights((2, 8, 3), torch.float64)
-        stacks = Stacks(torch.float64)
-        stacks.add(x, None, rows=8, columns=3, ordinal=0)
         old = x.clone()
+        own = stack(x, None, rows=8, columns=3, ordinal=0)
         numbers = [0.0, 1.0, 1e-14, 1.0, 0.1, 0.0, 0.0]
-        result = stacks.run([random(x, 1)], [3], numbers, steps=[0])
-        assert list(result.outcomes) == [FAILED] * 2 and list(result.iterations) == [1, 1]
+        assert step([own], [random(x, 1)], [3], numbers) == ([1, 1], [FAILED] * 2)
         assert torch.equal(x, old)
 
 
-class TestTable:
-    def test_shapes_must_fit(self) -> None:
-        stacks = Stacks(torch.float32)
-        with pytest.raises(ValueError, match="position must be matrices of 4 × 2, got 6 entries"):
-            stacks.add(torch.zeros(3, 2), None, rows=4, columns=2, ordinal=0)
-        with pytest.raises(ValueError, match="rows must be at least 1, got 0"):
-            stacks.add(torch.zeros(0), None, rows=0, columns=2, ordinal=0)
-        with pytest.raises(ValueError, match="momentum must be a plain contiguous"):
-            stacks.add(torch.zeros(2, 2), torch.zeros(2, 2).T, rows=2, columns=2, ordinal=0)
-        assert len(stacks) == 0
+def test_stacks_that_do_not_fit() -> None:
+    for arguments, message in (
+        ((torch.zeros(3, 2), None, 4, 2), "position must be matrices of 4 × 2, got 6 entries"),
+        ((torch.zeros(0), None, 0, 2), "rows must be at least 1, got 0"),
+        ((torch.zeros(2, 2), torch.zeros(2, 2).T, 2, 2), "momentum must be a plain contiguous"),
+    ):
+        position, momentum, rows, columns = arguments
+        with pytest.raises(ValueError, match=message):
+            stack(position, momentum, rows=rows, columns=columns, ordinal=0)
 
-    def test_numbers_must_fit(self) -> None:
-        stacks = Stacks(torch.float32)
-        stacks.add(torch.eye(2), None, rows=2, columns=2, ordinal=0)
-        with pytest.raises(ValueError, match="numbers must be 7 or more, got 6"):
-            stacks.run([torch.zeros(2, 2)], [3], [0.0] * 6, steps=[0])
-        with pytest.raises(ValueError, match="momentum is needed"):
-            stacks.run([torch.zeros(2, 2)], [2], [0.0] * 7, steps=[0])
 
-    def test_stacks_may_be_added_between_steps(self) -> None:
-        stacks = Stacks(torch.float32)
-        numbers = [0.0, 1.0, 5e-7, 40.0, 0.1, 0.0, 0.0]
-        for count in (1, 2, 3):
-            stacks.add(torch.eye(2).repeat(count, 1, 1), None, rows=2, columns=2, ordinal=count)
-            gradients = [torch.ones(k, 2, 2) for k in range(1, count + 1)]
-            result = stacks.run(gradients, [3], numbers, steps=[0] * count)
-            assert list(result.outcomes) == [DONE] * (count * (count + 1) // 2)
+def test_numbers_and_gradients_must_fit() -> None:
+    own, slope = stack(torch.eye(2), None, rows=2, columns=2, ordinal=0), torch.zeros(2, 2)
+    with pytest.raises(ValueError, match="numbers must be 7 or more, got 6"):
+        step([own], [slope], [3], [0.0] * 6)
+    with pytest.raises(ValueError, match="momentum is needed"):
+        step([own], [slope], [2], [0.0] * 7)
+    with pytest.raises(ValueError, match="a gradient must be"):
+        step([own], [slope[:1]], [3], [0.0] * 7)
 
-    def test_only_small_matrices(self) -> None:
-        assert is_small(128, 512) and is_small(512, 128)
-        assert not is_small(129, 129) and not is_small(128, 513)
+
+def test_stacks_have_rows_counts_and_results_of_their_own() -> None:
+    """Two stacks at once against one at a time; addresses of gradients may be filled in."""
+    numbers = [numbers_of(MOVES, decay, dtype=torch.float64)[1] for decay in (0.0, 0.5)]
+    kinds, found = numbers_of(MOVES)[0], []
+    for together in (True, False):
+        xs = [weights((count, 6, 3), torch.float64) for count in (1, 2)]
+        vs, gs = ([random(x, seed) for x in xs] for seed in (1, 2))
+        gs[1][1] *= 1e3
+        each = []
+        for row, (x, v) in enumerate(zip(xs, vs, strict=True)):
+            own = stack(x, v, rows=6, columns=3, ordinal=row, seed=row, row=row * together)
+            own.step, own.draw, own.gradient = row, row, gs[row].data_ptr()
+            each.append(own)
+        if together:
+            rows, values = lay_out(each), array("d", numbers[0] + numbers[1])
+            results = step_matrices(torch.float64, rows, array("q", kinds), values)
+            assert len(set(rows[field(Stack, "result")])) == 2
+            outcomes = results[1::2].tolist()
+        else:
+            pairs = zip(each, gs, numbers, strict=True)
+            first, second = (step([own], [g], kinds, value)[1] for own, g, value in pairs)
+            outcomes = first + second
+        found.append((xs, vs, outcomes))
+    assert found[0][2] == found[1][2] and found[0][2][:2] == [DONE] * 2 != found[0][2][1:]
+    for one, other in zip(found[0][0] + found[0][1], found[1][0] + found[1][1], strict=True):
+        assert torch.equal(one, other)
+
+
+def test_only_small_matrices() -> None:
+    assert is_small(128, 512) and is_small(512, 128)
+    assert not is_small(129, 129) and not is_small(128, 513)

@@ -117,15 +117,11 @@ def segment_of(item: Piece, part: slice = slice(None), row: int = 0) -> Segment:
     """A piece, or a part of it, with a row of numbers."""
     x, v, y, _ = (None if t is None else t[part] for t in item.state.tensors)
     radius = item.radius[part] if isinstance(item.radius, Tensor) else None
-    return segment(
-        "free" if isinstance(item.constraint, Unconstrained) else "circle",
-        *(x, v, y),
-        seeds=SEEDS,
-        ordinal=item.ordinal,
-        radius=radius,
-        row=row,
-        first=part.start or 0,
-    )
+    geometry = "free" if isinstance(item.constraint, Unconstrained) else "circle"
+    assert x is not None
+    made = segment(geometry, x, v, y, seeds=SEEDS, ordinal=item.ordinal, radius=radius)
+    made.row, made.first = row, part.start or 0
+    return made
 
 
 def step(

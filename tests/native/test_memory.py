@@ -89,14 +89,12 @@ def test_nothing_traced_suits() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"geometry": "sphere"}, "geometry must be one of"),
+        ({"geometry": "sphere"}, "geometry must be 'free' or 'circle'"),
         ({"slack": torch.zeros(3)}, "slack is needed"),
         ({"geometry": "circle"}, "slack is needed"),
         ({"radius": torch.zeros(3)}, "radius is for circles"),
         ({"momentum": torch.zeros(4)}, "momentum must have 3 entries, got 4"),
         ({"momentum": torch.zeros(3).double()}, "momentum must be a plain"),
-        ({"row": -1}, "row must not be negative"),
-        ({"first": -1}, "first must not be negative"),
         ({"members": 2}, "members must divide the 3 entries, got 2"),
         ({"members": 3}, "seeds must be 3, got 1"),
     ],
@@ -111,12 +109,14 @@ def test_segments_that_do_not_fit(arguments: dict[str, object], message: str) ->
 def test_segments_that_do_not_go_together() -> None:
     weight, empty = torch.zeros(3), torch.zeros(0)
     alone = segment("free", weight, None, None, seeds=SEEDS, ordinal=0)
-    moving = segment("free", weight, weight, None, seeds=SEEDS, ordinal=0, row=1)
+    moving, below = (segment("free", weight, weight, None, seeds=SEEDS, ordinal=0) for _ in "12")
+    moving.row, below.row = 1, -1
     circle = segment("circle", weight, None, weight, seeds=SEEDS, ordinal=0)
     for others, message in (
         ([alone, moving], "momentum is needed for all"),
         ([alone, circle], "slack is needed for all"),
-        ([moving, one()[0]], "the last parameter must take the last row"),
+        ([moving, one()[0]], "rows must be 0 or more, the last one that of the last"),
+        ([below, moving], "rows must be 0 or more"),
     ):
         with pytest.raises(ValueError, match=message):
             lay_out(others)
@@ -188,16 +188,15 @@ class TestCalls:
         own, good = one()[0], torch.zeros(6)
         with pytest.raises(ValueError, match="numbers must be 8 or more, got 7"):
             step([own], [good], [IMPULSE, DRIFT], NUMBERS[:7])
-        with pytest.raises(ValueError, match="kinds must be"):
-            step([own], [good], [4], NUMBERS)
         with pytest.raises(ValueError, match="argument 2"):
             step([own], [good, good], [IMPULSE, DRIFT], NUMBERS)
 
     def test_rows_must_be_there(self) -> None:
         weight = torch.zeros(2)
-        for place in ({"row": 3}, {"row": 2, "members": 2}):
-            seeds = array("q", [1]) * place.get("members", 1)
-            own = segment("free", weight, weight, None, seeds=seeds, ordinal=0, **place)
+        for row, members in ((3, 1), (2, 2)):
+            seeds = array("q", [1]) * members
+            own = segment("free", weight, weight, None, seeds=seeds, ordinal=0, members=members)
+            own.row = row
             with pytest.raises(ValueError, match="numbers must be 32 or more"):
                 step([own], [torch.zeros(2)], [IMPULSE, DRIFT], NUMBERS)
 

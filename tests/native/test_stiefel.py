@@ -79,8 +79,8 @@ def step(
 def run(
     x: Tensor, v: Tensor, g: Tensor, actions: Sequence[Action], made: int = 0, **numbers: float
 ) -> tuple[list[int], list[int]]:
-    own = stack(x, v, rows=x.shape[1], columns=x.shape[2], ordinal=3, seed=SEED)
-    own.step = made
+    own = stack(x, v, rows=x.shape[1], columns=x.shape[2], ordinal=3)
+    own.seed, own.step = SEED, made
     return step([own], [g], *numbers_of(actions, dtype=x.dtype, **numbers))
 
 
@@ -157,8 +157,8 @@ def test_threads_neighbours_and_stacks_change_no_bit(dtype: torch.dtype) -> None
         torch.set_num_threads(1)
     x2, v2, each = whole.clone(), v.clone(), []
     for i in range(40):
-        place = {"rows": 64, "columns": 32, "ordinal": 3, "seed": SEED, "first": i * 64 * 32}
-        each.append(stack(x2[i], v2[i], **place))
+        each.append(stack(x2[i], v2[i], rows=64, columns=32, ordinal=3))
+        each[i].seed, each[i].first = SEED, i * 64 * 32
     alone = step(each, list(g), *numbers_of(MOVES, dtype=dtype))
     assert torch.equal(x1, x2) and torch.equal(v1, v2)
     assert together == alone
@@ -234,8 +234,9 @@ def test_stacks_have_rows_counts_and_results_of_their_own() -> None:
         gs[1][1] *= 1e3
         each = []
         for row, (x, v) in enumerate(zip(xs, vs, strict=True)):
-            own = stack(x, v, rows=6, columns=3, ordinal=row, seed=row, row=row * together)
-            own.step, own.draw, own.gradient = row, row, gs[row].data_ptr()
+            own = stack(x, v, rows=6, columns=3, ordinal=row)
+            own.row, own.seed, own.step, own.draw = row * together, row, row, row
+            own.gradient = gs[row].data_ptr()
             each.append(own)
         if together:
             rows, values = lay_out(each), array("d", numbers[0] + numbers[1])

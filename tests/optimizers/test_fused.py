@@ -61,3 +61,16 @@ def test_a_fused_run_does_move_by_its_noise() -> None:
         optimizer.step()
         (expected,) = normals([key_of(11, 0, step, 0)], SIZE)
         torch.testing.assert_close(weight.detach() - before, 0.1 * expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("constraint", [None, cl.Circle(2.0), cl.Orthogonal()], ids=str)
+def test_autograd_knows_that_a_weight_was_changed(constraint: cl.Constraint | None) -> None:
+    """In a step whose gradients are found anew, and in one that reads them where they lie."""
+    weight = torch.nn.Parameter(torch.eye(3))
+    optimizer = cl.CoLA([weight], lr=0.01, constraint=constraint, fused=True)
+    weight.grad = torch.ones(3, 3)
+    for _ in range(3):
+        loss = weight.square().sum()
+        optimizer.step()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from colangevin.native.memory import DTYPES, address, check_actions, field, kernel, readable, signed
-
-GEOMETRIES = ("free", "circle")
+from colangevin.native.memory import DTYPES, OVERDAMPED, address, field, kernel, readable
 
 
 class Segment(ctypes.Structure):
@@ -44,14 +42,13 @@ def segment(
     seeds: array[int],
     ordinal: int,
     radius: Tensor | None = None,
-    row: int = 0,
-    first: int = 0,
     members: int = 1,
 ) -> Segment:
-    """What a kernel has to know of a parameter; its gradient is pointed to in each step.
+    """What the kernel has to know of a parameter; fields that are not given here are 0.
 
-    Tensors and seeds must be kept where they are as long as there are steps, which write over the
-    first three. Stacked parameters of an ensemble are one segment, with a row of numbers each.
+    Of these, ``row`` is the row of numbers that it takes, or its first member does, and ``first``
+    the flat index of its first number in the whole parameter. Tensors and seeds must be kept as
+    long as there are steps, which write over the first three.
 
     Args:
         geometry: ``"free"`` or ``"circle"``.
@@ -61,8 +58,6 @@ def segment(
         seeds: of the noise, one for each member.
         ordinal: number of the parameter, for its noise.
         radius: one for each weight; otherwise it is in the numbers of a step.
-        row: which row of those numbers the segment takes, or its first member does.
-        first: flat index of its first number in the whole parameter.
         members: how many parameters are stacked in the tensors, along their first dimension.
 
     Raises:
@@ -74,15 +69,12 @@ def segment(
         6
     """
     size = position.numel()
-    if geometry not in GEOMETRIES:
-        raise ValueError(f"geometry must be one of {sorted(GEOMETRIES)}, got {geometry!r}")
+    if geometry not in ("free", "circle"):
+        raise ValueError(f"geometry must be 'free' or 'circle', got {geometry!r}")
     if (slack is not None) != (geometry == "circle"):
         raise ValueError(f"slack is needed on a circle and nowhere else, got {slack!r}")
     if radius is not None and slack is None:
         raise ValueError(f"radius is for circles only, got {radius!r}")
-    for name, value in (("row", row), ("first", first)):
-        if value < 0:
-            raise ValueError(f"{name} must not be negative, got {value}")
     if members < 1 or size % members:
         raise ValueError(f"members must divide the {size} entries, got {members}")
     if len(seeds) != members:
@@ -93,10 +85,8 @@ def segment(
         slack=address("slack", slack, position),
         radius=address("radius", radius, position),
         size=size // members,
-        first=first,
         seeds=seeds.buffer_info()[0],
-        ordinal=signed(ordinal),
-        row=row,
+        ordinal=ordinal,
         members=members,
     )
 
@@ -131,7 +121,11 @@ def step_elements(
         ...     assert weight.tolist() == [-0.5, -0.5]
     """
     width = 2 + 3 * len(kinds)
-    check_actions(kinds, numbers, width * (segments[ROW] + segments[MEMBERS]), segments[MOMENTUM])
+    if len(numbers) < width * (segments[ROW] + segments[MEMBERS]):
+        needed = width * (segments[ROW] + segments[MEMBERS])
+        raise ValueError(f"numbers must be {needed} or more, got {len(numbers)}")
+    if segments[MOMENTUM] == 0 and kinds.count(OVERDAMPED) < len(kinds):
+        raise ValueError("momentum is needed for impulses and drifts, but there is none")
     kept = None if gradients is None else _point(segments, dtype, gradients)
     kernel("kernels", "cola_step")(
         DTYPES[dtype],

@@ -1,8 +1,8 @@
 """What all kernels need to know about the memory of tensors.
 
-The kernels work on raw memory, so all checks are made here: of tensors once, when a structure is
-made of them, and of actions and their numbers before each call. Structures lie one after the other
-in an array of integers, so that a field of all of them is one slice.
+The kernels work on raw memory, so tensors are checked when a structure is made of them, and stay
+where they are while it is used. Structures lie one after the other in an array of integers, so that
+a field of all of them is one slice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ IMPULSE, DRIFT, OVERDAMPED = 1, 2, 3
 
 Impulse: decay, weight, scale. Drift: step. Overdamped: step, scale.
 """
-KINDS = frozenset((IMPULSE, DRIFT, OVERDAMPED))
 DTYPES = {torch.float32: 0, torch.float64: 1}
 PLAIN = (Tensor, torch.nn.Parameter)
 EMPTY = -1
@@ -93,14 +92,14 @@ def lay_out(structures: Sequence[ctypes.Structure]) -> array[int]:
 
     Raises:
         ValueError: if some have no momentum, or no slack, which others have; or if the last one
-            does not take the last row of numbers. So a call need not look at all of them.
+            does not take the last row of numbers. So a call need look at no more than one.
     """
     for name in ("momentum", "slack"):
         if len({getattr(one, name, 0) == 0 for one in structures}) > 1:
             raise ValueError(f"{name} is needed for all parameters or none, but some have none")
     ends = [one.row + getattr(one, "members", 1) for one in structures]
-    if ends[-1] < max(ends):
-        raise ValueError(f"the last parameter must take the last row, got rows up to {ends}")
+    if ends[-1] < max(ends) or min(one.row for one in structures) < 0:
+        raise ValueError(f"rows must be 0 or more, the last one that of the last, got {ends}")
     return array("q", b"".join(map(bytes, structures)))
 
 
@@ -116,7 +115,7 @@ def field(kind: type[ctypes.Structure], name: str) -> slice:
     return slice(getattr(kind, name).offset // 8, None, ctypes.sizeof(kind) // 8)
 
 
-# --- before a call --------------------------------------------------------------------------
+# --- calls --------------------------------------------------------------------------
 
 
 def readable(gradient: Tensor, dtype: torch.dtype, size: int) -> Tensor:
@@ -139,25 +138,6 @@ def readable(gradient: Tensor, dtype: torch.dtype, size: int) -> Tensor:
     if gradient.is_contiguous() and not gradient.is_neg():
         return gradient
     return gradient.detach().clone(memory_format=torch.contiguous_format)
-
-
-def check_actions(kinds: array[int], numbers: array[float], needed: int, momentum: int) -> None:
-    """Refuse actions for which there are too few numbers, or no momentum (an address).
-
-    Raises:
-        ValueError: saying what does not fit.
-
-    Example:
-        >>> check_actions(array("q", [DRIFT]), array("d", bytes(40)), 5, momentum=EMPTY)
-    """
-    if not KINDS.issuperset(kinds):
-        raise ValueError(
-            f"kinds must be 1 (impulse), 2 (drift) or 3 (overdamped), got {kinds.tolist()}"
-        )
-    if len(numbers) < needed:
-        raise ValueError(f"numbers must be {needed} or more, got {len(numbers)}")
-    if momentum == 0 and (IMPULSE in kinds or DRIFT in kinds):
-        raise ValueError("momentum is needed for impulses and drifts, but there is none")
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from operator import mul
 import torch
 from torch import Tensor
 
-from colangevin.native.memory import DTYPES, address, check_actions, field, kernel, readable, signed
+from colangevin.native.memory import DTYPES, OVERDAMPED, address, field, kernel, readable
 
 LARGEST_SIDE = 128
 """Smaller side of a matrix up to which its products are faster here than in a library call."""
@@ -56,19 +56,12 @@ MOMENTUM, ROW = (field(Stack, name).start - LENGTH for name in ("momentum", "row
 
 
 def stack(
-    position: Tensor,
-    momentum: Tensor | None,
-    *,
-    rows: int,
-    columns: int,
-    ordinal: int,
-    seed: int = 0,
-    row: int = 0,
-    first: int = 0,
+    position: Tensor, momentum: Tensor | None, *, rows: int, columns: int, ordinal: int
 ) -> Stack:
-    """What the kernel has to know of a parameter; its gradient is pointed to in each step.
+    """What the kernel has to know of a parameter; fields that are not given here are 0.
 
-    The tensors must be kept where they are as long as there are steps, which write over them.
+    They are as those of a ``Segment``, with one ``seed``. The tensors must be kept as long as there
+    are steps, which write over them.
 
     Args:
         position: Q, matrix after matrix.
@@ -76,9 +69,6 @@ def stack(
         rows: of each matrix.
         columns: of each matrix.
         ordinal: number of the parameter, for its noise.
-        seed: of the noise.
-        row: which row of the numbers of a step it takes.
-        first: flat index of its first number in the whole parameter.
 
     Raises:
         ValueError: for a tensor that does not suit, or what else does not fit.
@@ -87,10 +77,9 @@ def stack(
         >>> stack(torch.eye(3).repeat(4, 1, 1), None, rows=3, columns=3, ordinal=0).matrices
         4
     """
-    least = {"rows": (rows, 1), "columns": (columns, 1), "row": (row, 0), "first": (first, 0)}
-    for name, (value, lowest) in least.items():
-        if value < lowest:
-            raise ValueError(f"{name} must be at least {lowest}, got {value}")
+    for name, value in (("rows", rows), ("columns", columns)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
     size = position.numel()
     if size % (rows * columns):
         raise ValueError(f"position must be matrices of {rows} × {columns}, got {size} entries")
@@ -100,10 +89,7 @@ def stack(
         matrices=size // (rows * columns),
         rows=rows,
         columns=columns,
-        first=first,
-        seed=signed(seed),
-        ordinal=signed(ordinal),
-        row=row,
+        ordinal=ordinal,
     )
 
 
@@ -142,7 +128,11 @@ def step_matrices(
         ...     assert found[1] == DONE and weight[0, 1] < 0 < weight[1, 0]
     """
     matrices, width = stacks[MATRICES], 4 + 3 * len(kinds)
-    check_actions(kinds, numbers, width * (stacks[ROW] + 1), stacks[MOMENTUM])
+    if len(numbers) < width * (stacks[ROW] + 1):
+        needed = width * (stacks[ROW] + 1)
+        raise ValueError(f"numbers must be {needed} or more, got {len(numbers)}")
+    if stacks[MOMENTUM] == 0 and kinds.count(OVERDAMPED) < len(kinds):
+        raise ValueError("momentum is needed for impulses and drifts, but there is none")
     if gradients is not None:
         sizes = map(mul, matrices, map(mul, stacks[ROWS], stacks[COLUMNS]))
         gradients = [readable(g, dtype, size) for g, size in zip(gradients, sizes, strict=True)]

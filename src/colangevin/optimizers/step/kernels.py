@@ -109,28 +109,28 @@ class Kernel:
         self._fixed = self._constants()
         self._noise: object = None
         self._seeds = array("q", bytes(8 * self._members))
-        self._radii: list[Tensor] = []  # kept here: no one else has them
+        self._kept: list[Any] = []  # what structures point to must not be freed
         found: list[Structure] = []
         for index, parameter in enumerate(bucket.parameters):
             own = bucket.contiguous(index, MOMENTUM) if momentum else None
             found += self._structures(index, parameter, own)
-        self._rows, self._each = lay_out(found), len(found) // len(bucket.parameters)
+        self._rows = lay_out(found)
         names = ("gradient", "step", "draw")
         self._gradient, self._step, self._draw = (field(self.structure, name) for name in names)
 
     def _structures(self, index: int, position: Tensor, momentum: Any) -> list[Structure]:
         bucket, constraint = self._bucket, self._bucket.constraint
-        radius = None
+        slack, radius = bucket.contiguous(index, SLACK), None
         if isinstance(constraint, Circle) and isinstance(constraint.radius, Tensor):
             bound = constraint.bound(position.dtype)  # rounded down: the kernels hold it to the bit
             assert isinstance(bound, Tensor)
             radius = bound.expand(position.shape).contiguous()
-            self._radii.append(radius)
+        self._kept += momentum, slack, radius
         made = segment(
             "circle" if isinstance(constraint, Circle) else "free",
             position,
             momentum,
-            bucket.contiguous(index, SLACK),
+            slack,
             seeds=self._seeds,
             ordinal=bucket.ordinals[index],
             radius=radius,
@@ -152,7 +152,7 @@ class Kernel:
         addressed: bool,
     ) -> Outcome | None:
         """Make a step; see ``run_bucket``."""
-        rows, slopes = self._rows, None
+        rows, counts, slopes = self._rows, steps, None
         if recipe is not self._recipe:
             self._recipe = recipe
             self._kinds, self._numbers = recipe.flat(self._fixed, self._members)
@@ -162,14 +162,15 @@ class Kernel:
             rows[self._gradient] = self._bucket.addresses
         else:
             slopes = self._slopes()
-        each = self._each
-        counts = steps if each == 1 else [step for step in steps for _ in range(each)]
+            counts = [step for step in steps for _ in range(len(slopes) // len(steps))]
         rows[self._step] = array("q", counts)
         results = self.move(self._dtype, rows, self._kinds, self._numbers, slopes)
         increment_version(self._bucket.parameters)
         return None if results is None else self._judge(results, seeds, steps, draw)
 
     def _set_noise(self, seeds: Sequence[int], draw: int) -> None:
+        if len(seeds) != self._members:
+            raise ValueError(f"seeds must be {self._members}, got {len(seeds)}")
         self._seeds[:] = array("q", map(signed, seeds))
         self._rows[self._draw] = array("q", [draw]) * len(self._rows[self._draw])
         self._noise = seeds, draw
@@ -198,11 +199,15 @@ class MatrixKernel(Kernel):
         assert isinstance(constraint, Orthogonal)
         rows, columns = constraint.matrix(bucket.shapes[index])
         place = {"rows": rows, "columns": columns, "ordinal": bucket.ordinals[index]}
+        self._kept.append(momentum)
         if bucket.members is None:
             return [stack(position, momentum, **place)]
         momenta = [None] * self._members if momentum is None else momentum
-        pairs = enumerate(zip(position.detach(), momenta, strict=True))
-        return [stack(own, its, row=member, **place) for member, (own, its) in pairs]
+        pairs = zip(position.detach(), momenta, strict=True)
+        found = [stack(own, its, **place) for own, its in pairs]
+        for member, made in enumerate(found):
+            made.row = member
+        return list(found)
 
     def _constants(self) -> list[float]:
         constraint = self._bucket.constraint

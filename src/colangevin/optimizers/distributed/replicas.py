@@ -92,6 +92,8 @@ class Replicas:
         self._every = checks.count("check_replicas", every, least=0)
         self._calls = 0
         self._prefix: str | None = None
+        self.alone = False
+        """Whether it is known that there is nobody to compare with."""
         self.chain: int | None = None
         """The number of this process's chain, where chains are independent."""
 
@@ -111,6 +113,7 @@ class Replicas:
             "_calls": 0,
             "_prefix": None,
             "chain": None,
+            "alone": False,
         }
 
     def meet(self, groups: Sequence[dict[str, Any]], given: bool) -> None:
@@ -125,6 +128,7 @@ class Replicas:
         calls, every = self._calls, self._every
         if calls == 0:
             self._begin(groups, given)
+            self.alone = self._prefix is None
         elif self._prefix is not None and every:
             if calls > 1 and (calls - 1) % every == 0:
                 self._read(calls - 1)

@@ -220,7 +220,7 @@ class GeodesicSpread(Spread):
         rates = self._rates if self._done else None  # whatever a schedule has made of them
         call = Call((self._done, self._parts), self._kept, rates, counted=last)
         if self._done:  # what a subclass or a hook adds to a step has had its turn
-            self._cola._run(call)
+            CoLA._move(self._cola, None, call)
             return
         self._cola._call = call
         try:

@@ -65,15 +65,15 @@ class DHSGD(CoLA):
         """Whether ``step`` must be given a closure."""
         return any(group.get("heun") for group in self.param_groups)
 
-    def _move(self, closure: Callable[[], Any] | None) -> None:
+    def _move(self, closure: Callable[[], Any] | None = None, call: Call | None = None) -> None:
         indices = [i for i, group in enumerate(self.param_groups) if group.get("heun")]
         if not indices:
-            super()._move(closure)
+            super()._move(closure, call)
             return
         if closure is None:
             raise ValueError("closure must be given: Heun's method takes two gradients a step")
         before = self._slopes(indices)
-        super()._move(closure)
+        super()._move(closure, call)
         with torch.enable_grad():
             closure()
         # From θ − hG to θ − h (G + G*)/2, with G* the gradient there.
@@ -81,7 +81,7 @@ class DHSGD(CoLA):
         changes = {p: (after[p] - slope) / 2 for p, slope in before.items() if p in after}
         for index in indices:
             moves = (Overdamped(float(self.param_groups[index]["lr"]), None),)
-            self._run(Call(gradients=changes, actions=moves, only=[index], counted=False))
+            super()._move(None, Call(gradients=changes, actions=moves, only=[index], counted=False))
 
     def _slopes(self, indices: Sequence[int]) -> dict[Tensor, Tensor]:
         return {

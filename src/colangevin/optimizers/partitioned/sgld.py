@@ -9,6 +9,7 @@ from typing import Any
 from colangevin import checks
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.partitioned.method_parts import Parts, dress, read_parts
+from colangevin.optimizers.step.plan import Call
 
 
 class SGLD(CoLA):
@@ -58,8 +59,8 @@ class SGLD(CoLA):
         groups = dress(read_parts(parts), friction=math.inf, temperature=tau, **decay)
         super().__init__(groups, step_size=step_size, **options)
 
-    def _move(self, closure: Callable[[], Any] | None) -> None:
-        super()._move(closure)
+    def _move(self, closure: Callable[[], Any] | None = None, call: Call | None = None) -> None:
+        super()._move(closure, call)
         for group in self.param_groups:
             decay(group)
 

@@ -8,7 +8,7 @@ lockstep.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -33,7 +33,7 @@ BLOCK = 7 << 14
 back to the system whenever they are freed, and come back page by page."""
 
 
-def execute(plans: Sequence[Plan]) -> None:
+def execute(plans: Collection[Plan]) -> None:
     """Carry out all plans or, if one that can fail does so or is interrupted, none.
 
     Those that cannot fail come last. An interrupt between two of them leaves some undone.
@@ -55,35 +55,8 @@ def execute(plans: Sequence[Plan]) -> None:
             plan.run()
 
 
-def run_bucket(
-    bucket: Bucket,
-    recipe: Recipe,
-    seeds: Sequence[int],
-    steps: Sequence[int],
-    draw: int,
-    addressed: bool,
-) -> Outcome | None:
-    """Move a bucket; returns what happened in its projections, if there are any.
-
-    Args:
-        bucket: what moves.
-        recipe: how.
-        seeds: of the noise, one per member.
-        steps: how many steps each parameter has made.
-        draw: number of the first draw.
-        addressed: whether the gradients can be read at the bucket's ``addresses``.
-    """
-    try:
-        # The kernels count the indices of the noise from the beginning of what they work on.
-        if bucket.kernel is not None and not (bucket.shards and any(map(is_noisy, recipe.actions))):
-            found: Outcome | None = bucket.kernel.run(recipe, seeds, steps, draw, addressed)
-            return found
-        return _by_formulas(bucket, recipe, Noise(bucket, seeds, steps, draw))
-    except ConvergenceError as error:
-        raise ConvergenceError(f"{bucket.name}: {error}") from error
-
-
-def _by_formulas(bucket: Bucket, recipe: Recipe, noise: Noise) -> Outcome | None:
+def run_formulas(bucket: Bucket, recipe: Recipe, noise: Noise) -> Outcome | None:
+    """Move a bucket; returns what happened in its projections, if there are any."""
     state, gradient, constraint = bucket.read(), bucket.gather(bucket.slopes()), bucket.constraint
     if bucket.members is not None:
         recipe = recipe.spread(bucket.per_member_shape)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import types
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from colangevin.native import turned
+from colangevin.threads import multiply_adds_of, threads_for
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 Tensors: TypeAlias = "dict[str, Tensor]"
@@ -69,6 +72,7 @@ class Gradients:
         # Whether the module draws numbers: unknown until the first step of a training.
         self.random: bool | None = None
         self.random_state = torch.Generator().manual_seed(seed).get_state()
+        self._work: float | None = None
 
     def __call__(
         self,
@@ -109,6 +113,23 @@ class Gradients:
     def forget(self) -> None:
         """The tensors are elsewhere now: what was compiled for them is of no use."""
         self._functions.clear()
+
+    def threads(
+        self, inputs: Tensor, members: int, shared: bool = False
+    ) -> AbstractContextManager[None]:
+        """One thread of torch where the members' forward pass is little work.
+
+        Args:
+            inputs: a batch of each member, or of all.
+            members: how many there are.
+            shared: all members have the same batch.
+        """
+        if torch.get_num_threads() == 1 or inputs.device.type != "cpu":
+            return nullcontext()
+        if self._work is None:
+            self._work = _work_of(self._template, inputs, shared)
+        total = self._work * inputs.numel() * (members if shared else 1)
+        return nullcontext() if math.isinf(total) else threads_for(int(total))
 
     def _wants_compiling(self, step: int) -> bool:
         # The first step shows whether the module draws random numbers, which must be eager.
@@ -175,6 +196,39 @@ class Gradients:
         self.random = bool((after != self.random_state).any())
         self.random_state = after
         return result
+
+
+def _work_of(model: nn.Module, inputs: Tensor, shared: bool) -> float:
+    """Multiply-adds of a forward pass for each number of the input; infinity if it fails."""
+    # Recurrent and attention layers of one call have no count: take every weight once a row.
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    try:
+        batch = inputs if shared else inputs[0]
+        with evaluating(model), torch.random.fork_rng(devices=[]):
+            counted = multiply_adds_of(lambda: model(batch))
+        return max(counted, weights * len(batch)) / batch.numel()
+    except Exception:  # the step itself says what is wrong
+        return math.inf
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode, and every part of it back into its own afterwards.
+
+    Example:
+        >>> model = nn.Sequential(nn.Dropout(), nn.Dropout().eval())
+        >>> with evaluating(model):
+        ...     pass
+        >>> model[0].training, model[1].training
+        (True, False)
+    """
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
 
 
 def _identity(function: Any) -> tuple[object, ...]:

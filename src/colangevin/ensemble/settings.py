@@ -32,16 +32,27 @@ def spread(options: Mapping[str, Any], members: int) -> list[dict[str, Any]]:
     """
     columns: dict[str, list[Any]] = {}
     for name, value in options.items():
-        several = isinstance(value, (list, tuple, range)) or (
-            isinstance(value, Tensor) and value.dim() == 1
-        )
-        if several and name not in NUMBERS:
-            raise ValueError(f"{name} cannot differ between members, got {value!r}")
-        column = [v.item() if isinstance(v, Tensor) else v for v in value] if several else []
-        if several and len(column) != members:
-            raise ValueError(f"{name} has {len(column)} values for {members} members")
-        columns[name] = column or [value] * members
+        columns[name] = [value] * members
+        if is_column(name, value, members):
+            columns[name] = [v.item() if isinstance(v, Tensor) else v for v in value]
     return [{name: columns[name][i] for name in columns} for i in range(members)]
+
+
+def is_column(name: str, value: Any, members: int) -> bool:
+    """Whether an option has one value for each member.
+
+    Raises:
+        ValueError: if it cannot differ between members, or has another number of values.
+    """
+    if not isinstance(value, (list, tuple, range, Tensor)):
+        return False
+    if isinstance(value, Tensor) and value.dim() != 1:
+        return False
+    if name not in NUMBERS:
+        raise ValueError(f"{name} cannot differ between members, got {value!r}")
+    if len(value) != members:
+        raise ValueError(f"{name} has {len(value)} values for {members} members")
+    return True
 
 
 STEP = ("lr", "momentum", "friction", "scheme", "delayed_gradient")

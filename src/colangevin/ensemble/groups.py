@@ -18,7 +18,7 @@ from colangevin.integrators.recipe import Recipe, joined
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.options import dynamics
-from colangevin.optimizers.partitioned.sgld import decay
+from colangevin.optimizers.partitioned.methods import decay
 from colangevin.optimizers.step.batches import Batch, StateOf
 from colangevin.optimizers.step.execute import AdaptiveWork, LangevinWork, Work
 from colangevin.optimizers.step.layout import Layout

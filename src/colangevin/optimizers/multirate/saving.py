@@ -16,16 +16,14 @@ from torch.optim.optimizer import Optimizer
 from colangevin import checks
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.multirate.spread import PREFIX, Spread
-from colangevin.optimizers.saving.state_dict import copied
+from colangevin.optimizers.saving.state_dict import checked_form, copied
 
 if TYPE_CHECKING:
     from colangevin.optimizers.multirate.multirate import Multirate
 
 Entries: TypeAlias = dict[Tensor, dict[str, Any]]
-Groups: TypeAlias = Sequence[Mapping[str, Any]]
 Path: TypeAlias = "list[tuple[Multirate, bool]]"
 """From the outermost ``Multirate`` to an optimizer: each, and whether its slow part is next."""
-OLD_FORM = {"fast", "slow", "period", "drift", "steps"}
 
 
 def leaves(multirate: Multirate, above: Path | None = None) -> Iterator[tuple[Spread, Path]]:
@@ -122,7 +120,7 @@ def _parts(
     multirate: Multirate, state_dict: Mapping[str, Any]
 ) -> Iterator[tuple[Optimizer, dict[str, Any], Entries]]:
     """Each optimizer with its state dict, and what its parameters have besides."""
-    groups, states = checked(state_dict, multirate.param_groups)
+    groups, states = checked_form(state_dict, multirate.param_groups)
     for leaf, _ in leaves(multirate):
         count = len(leaf.optimizer.param_groups)
         own, groups = groups[:count], groups[count:]
@@ -130,42 +128,12 @@ def _parts(
         found: Entries = {}
         for saved, group in zip(own, leaf.optimizer.param_groups, strict=True):
             for key, parameter in zip(saved["params"], group["params"], strict=True):
-                entry = states.get(key, {})
+                entry = states.get(key) or {}
                 found[parameter] = {k: v for k, v in entry.items() if k.startswith(PREFIX)}
                 rest = {k: v for k, v in entry.items() if not k.startswith(PREFIX)}
                 if rest:
                     state[key] = rest
         yield leaf.optimizer, {"state": state, "param_groups": own}, found
-
-
-def checked(state_dict: Any, own: Groups) -> tuple[list[Any], Mapping[Any, Any]]:
-    """Groups and state of a state dict whose groups have as many parameters as the optimizer's.
-
-    Raises:
-        ValueError: if it is none.
-    """
-    needed = {"state", "param_groups"}
-    missing = needed - state_dict.keys() if isinstance(state_dict, Mapping) else needed
-    if missing:
-        old = isinstance(state_dict, Mapping) and state_dict.keys() >= OLD_FORM
-        why = "; it was saved by an earlier version, whose form is not read any more" if old else ""
-        raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}{why}")
-    groups, states = state_dict["param_groups"], state_dict["state"]
-    if not isinstance(groups, list) or not isinstance(states, Mapping):
-        raise ValueError("no state dict of an optimizer: param_groups must be a list, state a dict")
-    for group in groups:
-        if not isinstance(group, Mapping) or not isinstance(group.get("params"), list):
-            raise ValueError(f"a group of the state dict is damaged: {group!r:.100}")
-    sizes, found = ([len(group["params"]) for group in some] for some in (own, groups))
-    if found != sizes:
-        raise ValueError(
-            f"the groups of the state dict have {found} parameters, those of the optimizer {sizes}"
-        )
-    for entry in (states[key] for group in groups for key in group["params"] if key in states):
-        if not isinstance(entry, Mapping):
-            kind = type(entry).__name__
-            raise ValueError(f"the state dict has {kind} as the state of a parameter")
-    return groups, states
 
 
 def _place(multirate: Multirate, saved: Entries, level: int) -> dict[str, Any]:
@@ -196,7 +164,7 @@ def unprepared(multirate: Multirate) -> list[Optimizer]:
     return [optimizer for optimizer in found if not isinstance(optimizer, CoLA)]
 
 
-def is_rehearsal(groups: Groups) -> bool:
+def is_rehearsal(groups: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a step is one that ``torch.distributed.checkpoint`` makes to get state to load into.
 
     It sets all learning rates and all gradients to 0. Nothing may move or be counted then.

@@ -13,8 +13,8 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin import checks
 from colangevin.integrators.recipe import direction as direction_of
-from colangevin.optimizers.multirate.saving import checked, is_rehearsal
-from colangevin.optimizers.saving.state_dict import copied, looked_at, packed_by
+from colangevin.optimizers.multirate.saving import is_rehearsal
+from colangevin.optimizers.saving.state_dict import checked_form, copied, looked_at, packed_by
 from colangevin.optimizers.step.noise import check_seed, choose_seed
 from colangevin.random import key_of, uniforms
 
@@ -235,12 +235,12 @@ class SubsetMultirate(Optimizer):
             super().load_state_dict(state_dict)
 
     def _see(self, state_dict: dict[str, Any]) -> None:
-        groups, states = checked(state_dict, self.param_groups)
+        groups, states = checked_form(state_dict, self.param_groups)
         for saved, group in zip(groups, self.param_groups, strict=True):
             _check_cycle(saved.get(CYCLE), groups[0].get(CYCLE))
             _check({name: saved.get(name) for name in self.defaults})
             for key, parameter in zip(saved["params"], group["params"], strict=True):
-                for name, value in states.get(key, {}).items():
+                for name, value in (states.get(key) or {}).items():
                     if not isinstance(value, Tensor) or value.shape != parameter.shape:
                         raise ValueError(
                             f"the state dict has a {name} that does not fit a parameter of shape "

@@ -18,7 +18,7 @@ from colangevin.ensemble.data import Points, batches_of
 from colangevin.ensemble.gradients import Found, Gradients, Loss, Penalty
 from colangevin.ensemble.groups import groups_of
 from colangevin.ensemble.moving import move
-from colangevin.ensemble.settings import OPTIONS, all_wanted, spread
+from colangevin.ensemble.settings import OPTIONS, spread, wanted
 from colangevin.ensemble.state import Removal, pack, select, sound, unpack
 from colangevin.ensemble.train import History, MembersOptimizer, evaluate, fit
 from colangevin.ensemble.violations import MemberViolation, violation_of_members
@@ -90,12 +90,10 @@ class Ensemble:
         if method is not None and (rules or options):
             raise ValueError("give method, or rules and options, not both")
         self._options = self._checked(options)
-        self._by_method = method is not None
-        self._ready = bool(options) or self._by_method
+        self._ready = bool(options) or method is not None
         own = spread(self._options, len(self.seeds))
-        methods = (
-            [method] * len(own) if method else members.methods_of(rules or {}, own, self.seeds)
-        )
+        methods = members.methods_of(rules or {}, own, self.seeds)
+        methods = methods if method is None else [method] * len(methods)
         modules = [members.make(factory, seed) for seed in self.seeds]
         optimizers = list(map(members.optimizer_of, methods, modules, self.seeds))
         self._template = modules[0]
@@ -159,7 +157,7 @@ class Ensemble:
         overdamped = [part.momentum for part in self._groups]
         try:
             for part in self._groups:
-                part.set(all_wanted(own, part.options, self._ready))
+                part.set(wanted(own, part.options, self._ready))
                 part.check()
             if self.steps and overdamped != [part.momentum for part in self._groups]:
                 raise ValueError("a training cannot go from overdamped to underdamped, or back")

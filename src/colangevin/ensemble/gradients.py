@@ -26,6 +26,8 @@ from colangevin.threads import multiply_adds_of, threads_for
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 Tensors: TypeAlias = "dict[str, Tensor]"
 Penalty: TypeAlias = Callable[[Tensors], Tensor]
+Names: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
+"""Of the parameters that are trained, and of the other parameters and the buffers."""
 
 PATIENCE = 500
 """Steps of a training after which it is taken for a long one.
@@ -138,12 +140,7 @@ class Gradients:
         return step >= PATIENCE if self.compile is None else self.compile
 
     def _function(
-        self,
-        loss: Loss,
-        names: tuple[tuple[str, ...], tuple[str, ...]],
-        tensors: Sequence[Tensor],
-        compiling: bool,
-        shared: bool,
+        self, loss: Loss, names: Names, tensors: Sequence[Tensor], compiling: bool, shared: bool
     ) -> Callable[..., Any]:
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in tensors[-2:])
         key = (_identity(loss), len(tensors[0]), shapes, compiling, shared)
@@ -158,11 +155,7 @@ class Gradients:
         return self._functions[key]
 
     def _compiled(
-        self,
-        loss: Loss,
-        names: tuple[tuple[str, ...], tuple[str, ...]],
-        tensors: Sequence[Tensor],
-        shared: bool,
+        self, loss: Loss, names: Names, tensors: Sequence[Tensor], shared: bool
     ) -> Callable[..., Any] | None:
         """The compiled function; None, announced once, where there is no compiler."""
         model = with_small_products(self._template)
@@ -282,7 +275,7 @@ def _vectorised(
     model: nn.Module,
     loss: Loss,
     penalty: Penalty | None,
-    names: tuple[tuple[str, ...], tuple[str, ...]],
+    names: Names,
     narrow: Collection[str] = (),
     shared: bool = False,
 ) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from colangevin.ensemble.data import Points
 from colangevin.ensemble.ensemble import Ensemble
 from colangevin.ensemble.gradients import Loss
 from colangevin.ensemble.settings import is_column
-from colangevin.ensemble.train import History, listed
+from colangevin.ensemble.train import History, listed, widen
 from colangevin.ensemble.violations import MemberViolation
 from colangevin.optimizers.violation import worst_of
 
@@ -148,16 +148,6 @@ torch.distributed.init_process_group() first, or use Ensemble
             whole.index_copy_(dim, torch.arange(rank, len(self.seeds), self.world), part)
         return whole
 
-    def _wide(self, values: Tensor) -> Tensor:
-        """Values of this rank's members that are left, for all its seeds: NaN for the others."""
-        kept = values.detach().cpu()
-        if len(self.local.active) == len(self.local.seeds):
-            return kept
-        kind = kept.dtype if kept.is_floating_point() else torch.float64
-        wide = torch.full((len(self.local.seeds), *kept.shape[1:]), torch.nan, dtype=kind)
-        wide[self.local.active] = kept.to(kind)
-        return wide
-
     def _own(self, per_member: bool, *data: Any) -> list[Any]:
         """Inputs and targets of this rank's members."""
         if not per_member:
@@ -258,7 +248,7 @@ torch.distributed.init_process_group() first, or use Ensemble
             found = self.local.evaluate(
                 function, *own, per_member=per_member, batch_size=batch_size
             )
-            return self._wide(found)
+            return widen(self.local, found)
 
         return self._everyone(self._together(work))
 
@@ -274,7 +264,7 @@ torch.distributed.init_process_group() first, or use Ensemble
                     worst_of([one.cotangency for one in ranks]),
                     max(one.iterations for one in ranks),
                     sum(one.fallbacks for one in ranks),
-                    members=self._everyone(self._wide(members)).tolist(),
+                    members=self._everyone(widen(self.local, members)).tolist(),
                 )
             )
         return found

@@ -138,7 +138,7 @@ def fit(
                 continue
             row = {LOSS: torch.stack(since).mean(dim=0)}
             for name, metric in (metrics or {}).items():
-                row[name] = widen(ensemble, metric(ensemble), name)
+                row[name] = widen(ensemble, _checked(ensemble, metric(ensemble), name))
             history.append(ensemble.epochs, row)
             since = []
             if path is not None:
@@ -175,14 +175,25 @@ def _warn_if_idle(ensemble: Ensemble, epochs: int) -> None:
     warnings.warn(said, UserWarning, stacklevel=4)  # the caller of Ensemble.fit
 
 
-def widen(ensemble: Ensemble, values: Any, name: str) -> Tensor:
-    """From a metric's numbers of the members that are left to all, with NaN for the others.
+def widen(ensemble: Ensemble, values: Tensor) -> Tensor:
+    """From values of the members that are left to all seeds, with NaN for the others."""
+    kept = values.detach().cpu()
+    if len(ensemble) == len(ensemble.seeds):
+        return kept
+    kind = kept.dtype if kept.is_floating_point() else torch.float64
+    wide = torch.full((len(ensemble.seeds), *kept.shape[1:]), math.nan, dtype=kind)
+    wide[ensemble.active] = kept.to(kind)
+    return wide
+
+
+def _checked(ensemble: Ensemble, values: Any, name: str) -> Tensor:
+    """A metric's numbers, one for each member that is left.
 
     Raises:
         ValueError, TypeError: if these are not one number per member, or one for all.
     """
     try:
-        found = torch.as_tensor(values, dtype=torch.float64).detach().cpu()
+        found = torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(
             f"metrics[{name!r}] must return numbers, got {type(values).__name__}"
@@ -192,9 +203,7 @@ def widen(ensemble: Ensemble, values: Any, name: str) -> Tensor:
             f"metrics[{name!r}] must return one number per member, {len(ensemble)}, or one for "
             f"all, got the shape {tuple(found.shape)}"
         )
-    wide = torch.full((len(ensemble.seeds),), math.nan, dtype=torch.float64)
-    wide[ensemble.active] = found
-    return wide
+    return found.detach().expand(len(ensemble)).clone()  # the user may change theirs
 
 
 def save(
@@ -263,15 +272,15 @@ def _bar(progress: bool | Callable[[int], None], epochs: int) -> Iterator[Callab
 
 
 class Group(dict[str, Any]):
-    """The settings of one member's group, which tell their optimizer that they are written to."""
+    """The settings of one member's group; all groups note together what is written to them."""
 
-    def __init__(self, settings: dict[str, Any], optimizer: MembersOptimizer) -> None:
+    def __init__(self, settings: dict[str, Any], written: set[str]) -> None:
         super().__init__(settings)
-        self._optimizer = optimizer
+        self._written = written
 
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, value)
-        self._optimizer.written = True
+        self._written.add(name)
 
 
 class MembersOptimizer(Optimizer):
@@ -285,10 +294,11 @@ class MembersOptimizer(Optimizer):
     """
 
     def __init__(self, parts: Sequence[MemberGroup]) -> None:
-        self._parts, self.written = list(parts), False
+        self._parts = list(parts)
+        self._written: set[str] = set()
         super().__init__([torch.zeros(())], {"lr": None, "momentum": None, "temperature": None})
         for part in self._parts:
-            part.options = [Group({**own, "params": []}, self) for own in part.options]
+            part.options = [Group({**own, "params": []}, self._written) for own in part.options]
         # Of removed members too: a scheduler has as many groups at the end as in the beginning.
         self.param_groups = [group for part in self._parts for group in part.options]
         self._momentum = [part.momentum for part in self._parts]
@@ -302,13 +312,13 @@ class MembersOptimizer(Optimizer):
         Raises:
             ValueError, TypeError: naming the option; no weight has been changed.
         """
-        if not self.written:
+        if not self._written:
             return
         for part, momentum in zip(self._parts, self._momentum, strict=True):
             part.refresh()
             if part.options and part.momentum != momentum:
                 raise ValueError("a training cannot go from overdamped to underdamped, or back")
-        self.written = False
+        self._written.clear()
 
 
 def listed(schedulers: Any) -> list[Any]:

@@ -242,10 +242,10 @@ class TestANewOption:
             weight.grad = torch.ones(2)
             optimizer.step()
         plan = optimizer._plans[0]
-        kept = plan._size
+        kept = plan._others
         optimizer.param_groups[0]["patience"] = 4
         optimizer.step()
-        assert optimizer._plans[0] is plan and plan._size > kept
+        assert optimizer._plans[0] is plan and plan._others != kept
 
     def test_is_compared_between_replicas(self) -> None:
         group = cl.CoLA([nn.Parameter(torch.ones(2))], lr=0.1).param_groups[0]

@@ -17,7 +17,7 @@ from colangevin.integrators.recipe import FAINT, Recipe, joined
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.options import dynamics
-from colangevin.optimizers.partitioned.sgld import decay
+from colangevin.optimizers.partitioned.methods import decay
 from colangevin.optimizers.step.bucket import Bucket, StateOf
 from colangevin.optimizers.step.plan import Plan
 

@@ -7,8 +7,8 @@ checkpoint is loaded by the names that a new optimizer has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
@@ -16,51 +16,54 @@ from torch.optim.optimizer import Optimizer
 from colangevin import checks
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.multirate.spread import PREFIX, Spread
-from colangevin.optimizers.saving.state_dict import copied
+from colangevin.optimizers.saving.state_dict import checked_form, copied
 
 if TYPE_CHECKING:
     from colangevin.optimizers.multirate.multirate import Multirate
 
-Entries = dict[Tensor, dict[str, Any]]
-OLD_FORM = {"fast", "slow", "period", "drift", "steps"}
+Entries: TypeAlias = dict[Tensor, dict[str, Any]]
+Path: TypeAlias = "list[tuple[Multirate, bool]]"
+"""From the outermost ``Multirate`` to an optimizer: each, and whether its slow part is next."""
 
 
-def leaves(multirate: Multirate) -> Iterator[Spread]:
-    """The optimizers at the ends, in the order of the groups."""
-    for walk in (multirate._fast, multirate._slow):
-        if isinstance(walk, Spread):
-            yield walk
+def leaves(multirate: Multirate, above: Path | None = None) -> Iterator[tuple[Spread, Path]]:
+    """The optimizers at the ends, in the order of the groups, with the path to each."""
+    for part, slow in ((multirate._fast, False), (multirate._slow, True)):
+        path = [*(above or []), (multirate, slow)]
+        if isinstance(part, Spread):
+            yield part, path
         else:
-            yield from leaves(walk)
+            yield from leaves(part, path)
 
 
-def entries(multirate: Multirate, ways: bool = False, level: int = 0) -> Entries:
-    """What is to be saved for each parameter besides the state of its optimizer.
-
-    Args:
-        multirate: the optimizer.
-        ways: whether its own steps are spread, as the slow part of another one.
-        level: how many others it is a part of.
-    """
-    found: Entries = {}
-    slow = ways or (multirate.drift and multirate.period > 1)
-    for walk, spread in ((multirate._fast, ways), (multirate._slow, slow)):
-        if isinstance(walk, Spread):
-            own = walk.entries() if spread else {p: {} for p in walk.parameters()}
-        else:
-            own = entries(walk, spread, level + 1)
-        found.update(own)
-    numbers = {_name(level, name): value for name, value in multirate._place.items()}
-    return {parameter: {**numbers, **entry} for parameter, entry in found.items()}
+def _is_spread(path: Path, place_of: Mapping[Multirate, Mapping[str, Any]]) -> bool:
+    """Whether the steps of the optimizer at the end of a path are spread."""
+    places = [place_of[multirate] for multirate, slow in path if slow]
+    return any(place["drift"] and place["period"] > 1 for place in places)
 
 
 def _name(level: int, name: str) -> str:
     return f"{PREFIX}{level}_{name}"
 
 
+def entries(multirate: Multirate) -> Entries:
+    """What is to be saved for each parameter besides the state of its optimizer."""
+    found: Entries = {}
+    for leaf, path in leaves(multirate):
+        place_of = {own: own._place for own, _ in path}
+        numbers = {
+            _name(level, name): value
+            for level, place in enumerate(place_of.values())
+            for name, value in place.items()
+        }
+        own = leaf.entries() if _is_spread(path, place_of) else {}
+        found.update({p: {**numbers, **own.get(p, {})} for p in leaf.parameters()})
+    return found
+
+
 def states(multirate: Multirate) -> Entries:
     """The state of every parameter, as its optimizer has it, with what is saved besides."""
-    kept = {p: entry for leaf in leaves(multirate) for p, entry in leaf.optimizer.state.items()}
+    kept = {p: entry for leaf, _ in leaves(multirate) for p, entry in leaf.optimizer.state.items()}
     return {p: {**kept.get(p, {}), **own} for p, own in entries(multirate).items()}
 
 
@@ -69,7 +72,7 @@ def packed(multirate: Multirate) -> dict[str, Any]:
     groups: list[dict[str, Any]] = []
     state: dict[int, dict[str, Any]] = {}
     own = entries(multirate)
-    for leaf in leaves(multirate):
+    for leaf, _ in leaves(multirate):
         first = len(state)
         saved = leaf.optimizer.state_dict()
         for group in saved["param_groups"]:
@@ -91,84 +94,46 @@ def load(multirate: Multirate, state_dict: Mapping[str, Any]) -> None:
     """
     parts = list(_parts(multirate, state_dict))
     saved = {parameter: entry for _, _, found in parts for parameter, entry in found.items()}
-    moves = _moves(multirate, saved, ways=False, level=0)
+    place_of: dict[Multirate, dict[str, Any]] = {}
+    resumed = []
+    for leaf, path in leaves(multirate):
+        for level, (own, _) in enumerate(path):
+            if own not in place_of:
+                place_of[own] = _place(own, saved, level)
+        resumed.append(leaf.resume(saved if _is_spread(path, place_of) else None))
     before = []
     try:
-        for optimizer, own, _ in parts:
+        for optimizer, own_state, _ in parts:
             before.append((optimizer, copied(optimizer.state_dict())))
-            optimizer.load_state_dict(own)
+            optimizer.load_state_dict(own_state)
     except Exception:
         for optimizer, former in before[:-1]:
             optimizer.load_state_dict(former)
         raise
-    for move in moves:
-        move()
+    for take_over in resumed:
+        take_over()
+    for own in reversed(place_of):  # the innermost first
+        own._resume(place_of[own])
 
 
 def _parts(
     multirate: Multirate, state_dict: Mapping[str, Any]
 ) -> Iterator[tuple[Optimizer, dict[str, Any], Entries]]:
     """Each optimizer with its state dict, and what its parameters have besides."""
-    groups, states = _checked(multirate, state_dict)
-    for leaf in leaves(multirate):
+    groups, states = checked_form(state_dict, multirate.param_groups)
+    for leaf, _ in leaves(multirate):
         count = len(leaf.optimizer.param_groups)
         own, groups = groups[:count], groups[count:]
         state: dict[Any, Any] = {}
         found: Entries = {}
         for saved, group in zip(own, leaf.optimizer.param_groups, strict=True):
             for key, parameter in zip(saved["params"], group["params"], strict=True):
-                entry = states.get(key, {})
-                if not isinstance(entry, Mapping):
-                    kind = type(entry).__name__
-                    raise ValueError(f"the state dict has {kind} as the state of a parameter")
+                entry = states.get(key) or {}
                 found[parameter] = {k: v for k, v in entry.items() if k.startswith(PREFIX)}
                 rest = {k: v for k, v in entry.items() if not k.startswith(PREFIX)}
                 if rest:
                     state[key] = rest
         yield leaf.optimizer, {"state": state, "param_groups": own}, found
-
-
-def _checked(
-    multirate: Multirate, state_dict: Mapping[str, Any]
-) -> tuple[list[Any], Mapping[Any, Any]]:
-    """Groups and state of a state dict whose groups have as many parameters as the optimizer's."""
-    needed = {"state", "param_groups"}
-    missing = needed - state_dict.keys() if isinstance(state_dict, Mapping) else needed
-    if missing:
-        old = isinstance(state_dict, Mapping) and state_dict.keys() >= OLD_FORM
-        why = "; it was saved by an earlier version, whose form is not read any more" if old else ""
-        raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}{why}")
-    groups, states = state_dict["param_groups"], state_dict["state"]
-    if not isinstance(groups, list) or not isinstance(states, Mapping):
-        raise ValueError("no state dict of an optimizer: param_groups must be a list, state a dict")
-    sizes = [len(group["params"]) for group in multirate.param_groups]
-    found = [_size(group) for group in groups]
-    if found != sizes:
-        raise ValueError(
-            f"the groups of the state dict have {found} parameters, those of the optimizer {sizes}"
-        )
-    return groups, states
-
-
-def _size(group: object) -> int:
-    if not isinstance(group, Mapping) or not isinstance(group.get("params"), list):
-        raise ValueError(f"a group of the state dict is damaged: {group!r:.100}")
-    return len(group["params"])
-
-
-def _moves(
-    multirate: Multirate, saved: Entries, ways: bool, level: int
-) -> list[Callable[[], None]]:
-    """What is to be done when the optimizers are loaded; the innermost first."""
-    place = _place(multirate, saved, level)
-    moves: list[Callable[[], None]] = []
-    slow = ways or (place["drift"] and place["period"] > 1)
-    for walk, spread in ((multirate._fast, ways), (multirate._slow, slow)):
-        if isinstance(walk, Spread):
-            moves.append(walk.continued(saved if spread else None))
-        else:
-            moves += _moves(walk, saved, spread, level + 1)
-    return [*moves, lambda: multirate._continue_at(place)]
 
 
 def _place(multirate: Multirate, saved: Entries, level: int) -> dict[str, Any]:
@@ -193,9 +158,10 @@ def _place(multirate: Multirate, saved: Entries, level: int) -> dict[str, Any]:
 # --- preparing ------------------------------------------------------------------------------
 
 
-def has_state(multirate: Multirate) -> bool:
-    """Whether every optimizer has the state that it will have: ``CoLA`` has it from the start."""
-    return all(isinstance(leaf.optimizer, CoLA) for leaf in leaves(multirate))
+def unprepared(multirate: Multirate) -> list[Optimizer]:
+    """Optimizers that make their state at the first step: ``CoLA`` has it from the start."""
+    found = [leaf.optimizer for leaf, _ in leaves(multirate)]
+    return [optimizer for optimizer in found if not isinstance(optimizer, CoLA)]
 
 
 def is_rehearsal(groups: Sequence[Mapping[str, Any]]) -> bool:
@@ -207,10 +173,3 @@ def is_rehearsal(groups: Sequence[Mapping[str, Any]]) -> bool:
         return False
     gradients = [p.grad for group in groups for p in group["params"] if p.grad is not None]
     return not any(bool(gradient.any()) for gradient in gradients)
-
-
-def rehearse(multirate: Multirate) -> None:
-    """Let optimizers that make their state at the first step make it."""
-    for leaf in leaves(multirate):
-        if not isinstance(leaf.optimizer, CoLA):
-            leaf.optimizer.step()

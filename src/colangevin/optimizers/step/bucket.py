@@ -217,6 +217,10 @@ class Bucket:
     def gather(self, tensors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
         """Lay tensors of the parameters' shapes out as one batch, in the dtype of the work."""
         dtype = self._dtype
+        if len(tensors) == 1 and self.members is None:
+            only = tensors[0].detach() if tensors[0].requires_grad else tensors[0]
+            batch = self.constraint.to_batch(only)
+            return batch if batch.dtype is dtype else batch.to(dtype)
         if len(tensors) > 1 and self._stackable(tensors, dtype):
             # One call for all, and wide weights stay in their own memory layout.
             batch = self.constraint.to_batch(torch.stack(tuple(tensors)).detach(), 1)

@@ -8,19 +8,19 @@ lockstep.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from colangevin.constraints import Outcome, State
+from colangevin.constraints import Outcome
 from colangevin.constraints.base import overwrite
 from colangevin.errors import ConvergenceError
 from colangevin.integrators import adaptive
 from colangevin.integrators.adaptive import AdaptiveDynamics, Part
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.recipe import Recipe, direction, stretch
-from colangevin.integrators.scheme import Action, Impulse, Move, Overdamped, has_letter
+from colangevin.integrators.scheme import Action, Drift, Impulse, Move, Overdamped, has_letter
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.step.bucket import Bucket
 from colangevin.optimizers.step.noise import Noise
@@ -55,33 +55,42 @@ def execute(plans: Collection[Plan]) -> None:
             plan.run()
 
 
-def run_formulas(bucket: Bucket, recipe: Recipe, noise: Noise) -> Outcome | None:
-    """Move a bucket; returns what happened in its projections, if there are any."""
-    state, gradient, constraint = bucket.read(), bucket.gather(bucket.slopes()), bucket.constraint
+def run_formulas(
+    bucket: Bucket, recipe: Recipe, seeds: Sequence[int], steps: Sequence[int], draw: int
+) -> Outcome | None:
+    """Move a bucket; returns what happened in its projections, if there are any.
+
+    Args:
+        bucket: what moves.
+        recipe: how.
+        seeds: of the noise, one per member.
+        steps: how many steps each parameter has made.
+        draw: number of the first draw.
+    """
+    constraint, state = bucket.constraint, bucket.read()
+    simple = not (bucket.shards or constraint.joint)
+    gradient = bucket.gather(bucket.gradients if simple else bucket.slopes())  # type: ignore[arg-type]
     if bucket.members is not None:
         recipe = recipe.spread(bucket.per_member_shape)
-    if not constraint.elementwise or constraint.fallible:
-        force = direction(gradient, state.position, recipe.weight_decay)
-        state = advance(constraint, state, force, recipe.actions, noise.draw)
+    actions, _, decay = recipe
+    noisy = any(type(action) is not Drift and action[-1] is not None for action in actions)
+    noise = Noise(bucket, seeds, steps, draw) if noisy else None
+    size = state.position.numel()
+    alone = constraint.elementwise and not constraint.fallible and len(bucket.parameters) == 1
+    if alone and size > BLOCK and gradient.dim() == 1 and gradient.is_cpu:
+        for first in range(0, size, BLOCK):  # no temporary is larger than a block
+            cut = slice(first, first + BLOCK)
+            part, slope = state.map(lambda tensor, cut=cut: tensor[cut]), gradient[cut]  # type: ignore[misc]
+            force = direction(slope, part.position, decay)
+            own = None if noise is None else noise.at(first).draw
+            overwrite(part, advance(constraint, part, force, actions, own))
     else:
-        for first, part, slope in _blocks(bucket, state, gradient):
-            force = direction(slope, part.position, recipe.weight_decay)
-            draw = noise.at(first).draw
-            overwrite(part, advance(constraint, part, force, recipe.actions, draw))
+        plain = type(decay) is float and decay == 0.0
+        force = gradient if plain else direction(gradient, state.position, decay)
+        own = None if noise is None else noise.draw
+        state = advance(constraint, state, force, actions, own)
     bucket.write(state)
     return state.outcome
-
-
-def _blocks(bucket: Bucket, state: State, gradient: Tensor) -> Iterator[tuple[int, State, Tensor]]:
-    """An elementwise geometry piece by piece: no temporary is larger than a block."""
-    size = state.position.numel()
-    alone = len(bucket.parameters) == 1 and gradient.dim() == 1 and gradient.device.type == "cpu"
-    if not alone or size <= BLOCK:
-        yield 0, state, gradient
-        return
-    for start in range(0, size, BLOCK):
-        cut = slice(start, start + BLOCK)
-        yield start, state.map(lambda tensor, cut=cut: tensor[cut]), gradient[cut]  # type: ignore[misc]
 
 
 # --- adaptive thermostats -------------------------------------------------------------------

@@ -32,7 +32,7 @@ from colangevin.optimizers.step import place
 from colangevin.optimizers.step.bucket import STEP, WRITTEN, Bucket, StateOf
 from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_formulas
 from colangevin.optimizers.step.kernels import kernel_for, knows
-from colangevin.optimizers.step.noise import DRAWS, SEEDS, Noise
+from colangevin.optimizers.step.noise import DRAWS, SEEDS
 from colangevin.optimizers.torch_compat import is_sharded, local_of, stamp, version_of
 from colangevin.random import key_of
 
@@ -503,7 +503,7 @@ class Plan:
             try:
                 # Kernels count the indices of the noise from the beginning of what they work on.
                 if kernel is None or (bucket.shards and any(map(is_noisy, recipe.actions))):
-                    found = run_formulas(bucket, recipe, Noise(bucket, seeds, steps, draw))
+                    found = run_formulas(bucket, recipe, seeds, steps, draw)
                 else:
                     found = kernel.run(recipe, seeds, steps, draw, self.addressed)
             except ConvergenceError as error:

@@ -114,22 +114,34 @@ MUTANTS = [
         "Drift(lr * move[0])",
     ),
     Mutant(
-        "repeated step: a changed lr is not taken over",
-        "optimizers/step/repeating.py",
-        "if not same and not self._follow(group):",
+        "plan: a changed lr is not taken over",
+        "optimizers/step/plan.py",
+        "if same and numbers == self._numbers:",
+        "if same:",
+    ),
+    Mutant(
+        "plan: other entries of a group are not looked at",
+        "optimizers/step/plan.py",
+        "same = same and self._read(group) == self._others",
+        "pass",
+    ),
+    Mutant(
+        "plan: a write to a weight is not noticed",
+        "optimizers/step/plan.py",
+        "or list(map(version_of, parameters)) == self._versions",
+        "or True",
+    ),
+    Mutant(
+        "plan: other memory of a weight is not noticed",
+        "optimizers/step/plan.py",
+        "if (own.data_ptr(), own.stride()) != where:",
         "if False:",
     ),
     Mutant(
-        "repeated step: other entries of a group are not looked at",
-        "optimizers/step/repeating.py",
-        "if self._read(group) != self._options:",
+        "plan: an exchanged momentum is not noticed",
+        "optimizers/step/plan.py",
+        "if held.get(key) is not stored or local.data_ptr() != pointer:",
         "if False:",
-    ),
-    Mutant(
-        "repeated step: a write to a weight is not noticed",
-        "optimizers/step/repeating.py",
-        "return not layout.written(self.active)",
-        "return True",
     ),
     Mutant(
         "failed step: nothing is put back",
@@ -139,15 +151,15 @@ MUTANTS = [
     ),
     Mutant(
         "noise: the step is not counted",
-        "optimizers/step/batches.py",
-        "        self._counts.add_(1)",
-        "        pass",
+        "optimizers/cola.py",
+        "        if counted:\n            add_one(",
+        "        if False:\n            add_one(",
     ),
     Mutant(
         "ensemble: all members draw the noise of the first",
         "ensemble/groups.py",
-        "source = Source(seeds, ",
-        "source = Source([seeds[0]] * len(seeds), ",
+        "plan.seeds, plan.made = seeds, step",
+        "plan.seeds, plan.made = [seeds[0]] * len(seeds), step",
     ),
 ]
 

@@ -365,7 +365,7 @@ class CoLA(Optimizer):
                     f"{name} has weights that are not finite, and so may others: a gradient was "
                     "NaN or infinite, or lr is too large. strict=True refuses such gradients",
                     UserWarning,
-                    stacklevel=6,
+                    stacklevel=5,
                 )
 
     def _check(self) -> None:

@@ -162,7 +162,7 @@ class Replicas:
             return
         if store.add(f"{self._prefix}/passed/{calls}", 0):
             self._prefix = None
-            warnings.warn(BEHIND, UserWarning, stacklevel=6)
+            warnings.warn(BEHIND, UserWarning, stacklevel=5)
             return
         by_place: dict[tuple[int, ...], list[list[Any]]] = {}
         for name, where, found in _sums(groups):

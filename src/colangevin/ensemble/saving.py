@@ -39,14 +39,12 @@ def pack(ensemble: Ensemble) -> dict[str, Any]:
 
 
 def _group(part: Any) -> dict[str, Any]:
-    friction = None if part.friction is None else part.friction.clone()
     settings = [
         {name: group[name] for name in (*SAVED, "steps") if name in group} for group in part.options
     ]
     constraints = copied(part.describe())
     return {
         "constraints": constraints,
-        "friction": friction,
         "settings": copied(settings),
         **{name: getattr(part, name) for name in COUNTS},
     }
@@ -81,7 +79,8 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
     for name in ("steps", "epochs", "fallbacks"):
         setattr(ensemble, name, state[name])
     for part, saved in zip(ensemble._groups, state["groups"], strict=True):
-        part.friction = None if saved["friction"] is None else saved["friction"].clone()
+        if saved.get("friction") is not None:  # states of before have it here
+            part.plan.friction.copy_(saved["friction"])
         part.set(saved["settings"])
         for name in COUNTS:
             setattr(part, name, saved.get(name, 0))

@@ -224,6 +224,8 @@ class CoLA(Optimizer):
         awake = [i for i, p in enumerate(group["params"]) if p.requires_grad and p.numel()]
         for _, bucket in self._plans[index].divide(awake):
             bucket.prepare(self.state, momentum)
+        if thermostats.is_adaptive(group):
+            self._plans[index].share_friction(group["friction"])
         self._marks.update({p: stamp(p) for p in (group["params"][i] for i in awake)})
         self._held.update(dict.fromkeys(group["params"], group["constraint"]))
 
@@ -386,7 +388,8 @@ class CoLA(Optimizer):
             # A copy of the constraint, as ZeroRedundancyOptimizer has it, is no other one.
             if entry is None or saving.same_rule(held, constraint):
                 continue
-            self.state[parameter] = {k: v.clone() for k, v in entry.items() if k == STEP}
+            kept = (STEP, thermostats.FRICTION)
+            self.state[parameter] = {k: entry[k].clone() for k in kept if k in entry}
             undo.append(functools.partial(self._give_back, parameter, entry, held))
 
     def _give_back(self, parameter: Tensor, entry: dict[str, Any], held: Constraint) -> None:

@@ -145,7 +145,9 @@ def _to_group(
     for i in shared:
         _count(source, target, group, group["params"][i], moving)
     target._marks.update({p: stamp(p) for p in (group["params"][i] for i in shared)})
-    _copy_friction(group, [owners[group["params"][i]] for i in shared])
+    if thermostats.is_adaptive(group):
+        givers = [owners[group["params"][i]] for i in shared]
+        plan.share_friction(_friction(source, group, givers))
 
 
 def _count(
@@ -201,10 +203,10 @@ def _copy(
     target.state[parameter].update(kept)
 
 
-def _copy_friction(group: dict[str, Any], givers: list[dict[str, Any]]) -> None:
-    if not givers or len(givers) < len(group["params"]) or not thermostats.is_adaptive(group):
-        return
-    giver = givers[0]
-    if all(other is giver for other in givers) and giver.get("thermostat") == "adaptive":
-        value = giver["friction"]
-        group["friction"] = value.clone() if isinstance(value, Tensor) else value
+def _friction(source: Optimizer, group: dict[str, Any], givers: list[dict[str, Any]]) -> float:
+    """Where ξ of a group begins: that of the group which all of its parameters come from."""
+    giver = givers[0] if givers else group
+    one = len(givers) == len(group["params"]) and all(other is giver for other in givers)
+    if one and giver.get("thermostat") == "adaptive":
+        return thermostats.friction_of(giver, source.state)
+    return float(group["friction"])

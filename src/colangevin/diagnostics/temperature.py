@@ -59,6 +59,8 @@ def _kinetic(optimizer: CoLA, index: int) -> float | None:
 def friction_variable(optimizer: CoLA) -> list[float | None]:
     """For each group with an adaptive thermostat ξ, None for the others.
 
+    ξ is state of the group's parameters; the group's option ``friction`` is its initial value.
+
     Example:
         >>> weight = torch.nn.Parameter(torch.zeros(3))
         >>> friction_variable(CoLA([weight], lr=0.01, thermostat="adaptive"))

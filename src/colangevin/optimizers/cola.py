@@ -66,7 +66,8 @@ class CoLA(Optimizer):
             orthogonal parameters on a CPU. None: wherever they exist. False: never. True:
             RuntimeError if there are none, or if no parameter can use one.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
-            from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
+            from ``friction`` (0 if not given) and is the entry "friction" of the state of all
+            parameters of the group; its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.
         driving_noise: σ_A of the adaptive thermostat.
         independent_chains: in a distributed training, one chain per process, with noise of its

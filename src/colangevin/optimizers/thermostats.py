@@ -133,12 +133,12 @@ def check_initial(name: str, value: object) -> float:
 
 def dynamics(group: Mapping[str, Any]) -> AdaptiveDynamics:
     """The dynamics of an adaptive group as its options stand now."""
-    check_initial("friction", group["friction"])
     if group["momentum"] is not None:
         raise ValueError(
             f"momentum={group['momentum']} was set in a group with thermostat 'adaptive'; a "
             "scheduler that cycles the momentum needs cycle_momentum=False here"
         )
+    check_initial("friction", group["friction"])
     return AdaptiveDynamics(
         checks.non_negative("lr", group["lr"]),
         checks.non_negative("temperature", group["temperature"]),

@@ -390,7 +390,7 @@ class CoLA(Optimizer):
             if entry is None or saving.same_rule(held, constraint):
                 continue
             kept = (STEP, thermostats.FRICTION)
-            self.state[parameter] = {k: entry[k].clone() for k in kept if k in entry}
+            self.state[parameter] = saving.copied({k: entry[k] for k in kept if k in entry})
             undo.append(functools.partial(self._give_back, parameter, entry, held))
 
     def _give_back(self, parameter: Tensor, entry: dict[str, Any], held: Constraint) -> None:

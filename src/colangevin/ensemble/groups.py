@@ -48,11 +48,6 @@ class MemberGroup:
         self.options = [dict(group) for group in groups]
         self._ordinals = list(ordinals)
         self._geometries = [list(own) for own in geometries]
-        self.friction: Tensor | None = None
-        if self.adaptive:
-            self.friction = torch.tensor(
-                [float(group["friction"]) for group in groups], dtype=torch.float64
-            )
         self.iterations = self.fallbacks = 0
         self.resting: Tensor | None = None  # members whose gradient was not finite
         self._recipes: dict[bool, Recipe] = {}
@@ -81,12 +76,15 @@ class MemberGroup:
         # The kernels know no adaptive thermostat; without them every parameter is a bucket.
         native = native and not self.adaptive
         self._plan = Plan(group, self._ordinals, state_of, native, members, owns)
-        self._plan.keeper = vars(self)
         self.attach()
 
     def attach(self) -> None:
         """Make the state that the settings need, and join it."""
-        self.plan.attach_members(self.momentum, self.adaptive)
+        initial = None
+        if self.adaptive:
+            numbers = [float(group["friction"]) for group in self.options]
+            initial = torch.tensor(numbers, dtype=torch.float64)
+        self.plan.attach_members(self.momentum, self.adaptive, initial)
 
     def _merged(self, index: int, tensor: Tensor) -> Constraint | None:
         found = [geometries[index] for geometries in self._geometries]
@@ -236,8 +234,6 @@ class MemberGroup:
         """Keep some of the members; the tensors are laid out anew afterwards."""
         self.options = [self.options[i] for i in keep]
         self._geometries = [self._geometries[i] for i in keep]
-        if self.friction is not None:
-            self.friction = self.friction[list(keep)]
         self.resting = None
         self._forget()
 

@@ -102,9 +102,7 @@ def _group(part: MemberGroup) -> dict[str, Any]:
     settings = [
         {name: group[name] for name in (*SAVED, "steps") if name in group} for group in part.options
     ]
-    found: dict[str, Any] = copied(
-        {"constraints": part.describe(), "friction": part.friction, "settings": settings}
-    )
+    found: dict[str, Any] = copied({"constraints": part.describe(), "settings": settings})
     return found | {name: getattr(part, name) for name in COUNTS}
 
 
@@ -137,7 +135,8 @@ def unpack(ensemble: Ensemble, state: dict[str, Any]) -> None:
     for name in PLAIN:
         setattr(ensemble, name, state[name])
     for part, saved in zip(ensemble._groups, state["groups"], strict=True):
-        part.friction = copied(saved["friction"])
+        if saved.get("friction") is not None:  # states of before have it here
+            part.plan.friction.copy_(saved["friction"])
         part.set(saved["settings"])
         for name in COUNTS:
             setattr(part, name, saved.get(name, 0))

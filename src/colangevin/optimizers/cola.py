@@ -66,7 +66,8 @@ class CoLA(Optimizer):
             orthogonal parameters on a CPU. None: wherever they exist. False: never. True:
             RuntimeError if there are none, or if no parameter can use one.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
-            from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
+            from ``friction`` (0 if not given) and is the entry "friction" of the state of all
+            parameters of the group; its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.
         driving_noise: σ_A of the adaptive thermostat.
         independent_chains: in a distributed training, one chain per process, with noise of its
@@ -224,6 +225,8 @@ class CoLA(Optimizer):
         awake = [i for i, p in enumerate(group["params"]) if p.requires_grad and p.numel()]
         for _, bucket in self._plans[index].divide(awake):
             bucket.prepare(self.state, momentum)
+        if thermostats.is_adaptive(group):
+            self._plans[index].share_friction(group["friction"])
         self._marks.update({p: stamp(p) for p in (group["params"][i] for i in awake)})
         self._held.update(dict.fromkeys(group["params"], group["constraint"]))
 
@@ -387,7 +390,8 @@ class CoLA(Optimizer):
             # A copy of the constraint, as ZeroRedundancyOptimizer has it, is no other one.
             if entry is None or saving.same_rule(held, constraint):
                 continue
-            self.state[parameter] = {k: v.clone() for k, v in entry.items() if k == STEP}
+            kept = (STEP, thermostats.FRICTION)
+            self.state[parameter] = saving.copied({k: entry[k] for k in kept if k in entry})
             undo.append(functools.partial(self._give_back, parameter, entry, held))
 
     def _give_back(self, parameter: Tensor, entry: dict[str, Any], held: Constraint) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from colangevin import checks
 from colangevin.integrators.scheme import parse
@@ -187,6 +186,31 @@ def refuse_unread(group: Mapping[str, Any]) -> None:
         _refuse_adaptive_options(group, "")
 
 
+def refuse_other_friction(group: Mapping[str, Any], initial: object) -> None:
+    """Refuse an initial friction that was written into an adaptive group later.
+
+    Args:
+        group: the adaptive group.
+        initial: the value from which its friction variable began; None if it has yet to begin.
+
+    Raises:
+        ValueError, TypeError: naming it, and what to write instead.
+
+    Example:
+        >>> refuse_other_friction({"friction": 2.0}, 0.0)
+        Traceback (most recent call last):
+        ...
+        ValueError: friction=2.0 was written into a group whose friction variable began at 0.0: \
+write optimizer.state[parameter]["friction"].fill_(2.0)
+    """
+    friction = group["friction"]
+    if initial is not None and checks.number("friction", friction) != initial:
+        raise ValueError(
+            f"friction={friction} was written into a group whose friction variable began at "
+            f'{initial}: write optimizer.state[parameter]["friction"].fill_({friction})'
+        )
+
+
 def _advice(word: object, known: tuple[str, ...], options: tuple[str, ...]) -> str:
     """What the word may have meant, or else what there is."""
     if word == "generator":  # as torch's own functions call it
@@ -274,24 +298,9 @@ def _check_adaptive(group: Mapping[str, Any], of: str) -> None:
         raise ValueError(
             f"momentum{of} must be None with the thermostat 'adaptive', got {group['momentum']!r}"
         )
-    _check_friction_variable(f"friction{of}", group["friction"])
+    thermostats.check_initial(f"friction{of}", group["friction"])
     for name in ("coupling", "driving_noise"):
         checks.non_negative(f"{name}{of}", group[name])
-
-
-def _check_friction_variable(name: str, value: object) -> None:
-    """A finite number of any sign, or a tensor of them with one dimension or none."""
-    if not isinstance(value, Tensor):
-        if math.isinf(checks.number(name, value)):
-            raise ValueError(f"{name} must be finite, got {value!r}")
-        return
-    if value.dim() > 1 or value.numel() == 0 or not value.is_floating_point():
-        raise TypeError(
-            f"{name} must be a number or a floating-point tensor with one dimension or none, "
-            f"got shape {tuple(value.shape)} and {value.dtype}"
-        )
-    if not bool(torch.isfinite(value).all()):
-        raise ValueError(f"{name} must be finite, got {value.tolist()}")
 
 
 def _check_seed(name: str, value: object) -> None:

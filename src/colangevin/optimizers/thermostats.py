@@ -1,13 +1,14 @@
-"""The options of groups with an adaptive thermostat.
+"""Groups with an adaptive thermostat: their options, and their friction variable.
 
-The friction variable ξ is the group's ``friction``: a tensor without dimensions, one per group,
-saved with the other options in the state dict. What a user sets there is its initial value.
+The group's option ``friction`` is the initial value of the friction variable ξ, and no step
+changes it. ξ itself is state: the entry ``friction`` of every parameter of the group is the same
+tensor without dimensions, which a step writes in place.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ WORDS = {"langevin": "OBA", "adaptive": "BACDEDCAB"}
 """The scheme of a group that names none."""
 COUPLING = 0.1
 DRIVING_NOISE = 0.01
+FRICTION = "friction"
+"""The entry of ξ in the state of a parameter."""
 
 
 def is_adaptive(group: Mapping[str, Any]) -> bool:
@@ -112,6 +115,22 @@ def initial_friction(damping_name: str, damping: object, step_size: float) -> fl
     return value
 
 
+def check_initial(name: str, value: object) -> float:
+    """The initial ξ of a group, which may have any sign.
+
+    Raises:
+        ValueError, TypeError: for what is no finite number.
+
+    Example:
+        >>> check_initial("friction", -0.5)
+        -0.5
+    """
+    number = checks.number(name, value)
+    if math.isinf(number):
+        raise ValueError(f"{name} must be finite with the thermostat 'adaptive', got {number}")
+    return number
+
+
 def dynamics(group: Mapping[str, Any]) -> AdaptiveDynamics:
     """The dynamics of an adaptive group as its options stand now."""
     if group["momentum"] is not None:
@@ -119,6 +138,7 @@ def dynamics(group: Mapping[str, Any]) -> AdaptiveDynamics:
             f"momentum={group['momentum']} was set in a group with thermostat 'adaptive'; a "
             "scheduler that cycles the momentum needs cycle_momentum=False here"
         )
+    check_initial("friction", group["friction"])
     return AdaptiveDynamics(
         checks.non_negative("lr", group["lr"]),
         checks.non_negative("temperature", group["temperature"]),
@@ -128,7 +148,50 @@ def dynamics(group: Mapping[str, Any]) -> AdaptiveDynamics:
     )
 
 
-def friction_variable(group: Mapping[str, Any], device: torch.device) -> Tensor:
-    """ξ on a device, in float64 wherever the device has it."""
-    dtype = torch.float32 if device.type == "mps" else torch.float64
-    return torch.as_tensor(group["friction"], dtype=dtype).to(device)
+# --- the friction variable ----------------------------------------------------------------
+
+
+def friction_of(group: Mapping[str, Any], state_of: Mapping[Tensor, Mapping[str, Any]]) -> float:
+    """ξ of an adaptive group as it is now, or its initial value while there is no state.
+
+    Example:
+        >>> weight = torch.zeros(1)
+        >>> friction_of({"params": [weight], "friction": 0.5}, {weight: {}})
+        0.5
+    """
+    found = _first([state_of.get(parameter, {}) for parameter in group["params"]])
+    return float(group["friction"] if found is None else found)
+
+
+def share_friction(entries: Sequence[dict[str, Any]], initial: Any, device: torch.device) -> Tensor:
+    """Let the state of all parameters of a group have the same ξ.
+
+    Args:
+        entries: the state of each parameter; the first that has a ξ counts.
+        initial: where ξ begins if none has one; one number per member in an ensemble.
+        device: where it lies, in float64 wherever the device has it.
+
+    Raises:
+        ValueError: if somebody has put something of another shape there.
+
+    Example:
+        >>> entries = [{}, {"friction": torch.tensor(0.5)}]
+        >>> friction = share_friction(entries, 0.0, torch.device("cpu"))
+        >>> friction, all(entry["friction"] is friction for entry in entries)
+        (tensor(0.5000, dtype=torch.float64), True)
+    """
+    start, found = torch.as_tensor(initial, dtype=torch.float64), _first(entries)
+    value = start if found is None else torch.as_tensor(found)
+    if value.shape != start.shape:
+        raise ValueError(
+            f"the state's friction must have the shape {tuple(start.shape)}, got "
+            f"{tuple(value.shape)}"
+        )
+    friction = value.to(device, torch.float32 if device.type == "mps" else torch.float64)
+    for entry in entries:
+        entry[FRICTION] = friction
+    return friction
+
+
+def _first(entries: Sequence[Mapping[str, Any]]) -> Any:
+    return next((entry[FRICTION] for entry in entries if FRICTION in entry), None)

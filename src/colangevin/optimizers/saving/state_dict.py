@@ -26,6 +26,7 @@ from colangevin.optimizers.step.bucket import (
     work_dtype,
 )
 from colangevin.optimizers.step.place import names_of
+from colangevin.optimizers.thermostats import FRICTION
 from colangevin.optimizers.torch_compat import is_sharded
 
 if TYPE_CHECKING:
@@ -102,6 +103,9 @@ class Loading:
             {**new, "constraint": old["constraint"]}
             for new, old in zip(state["param_groups"], self._optimizer.param_groups, strict=True)
         ]
+        for group in groups:
+            if isinstance(group["friction"], Tensor):  # ξ itself in states of before 0.1.0
+                group["friction"] = float(group["friction"])
         entries = dict(state["state"])
         entries.update(_entries(self._loaded, groups))
         own = defaultdict(dict, entries)
@@ -240,6 +244,7 @@ def _shapes(plan: Plan, state_of: StateOf) -> dict[Tensor, dict[str, torch.Size]
             MOMENTUM: p.shape,
             MASTER: p.shape,
             STEP: torch.Size([]),
+            FRICTION: torch.Size([]),
         }
         for p in plan.parameters
     }

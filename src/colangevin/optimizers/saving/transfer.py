@@ -133,7 +133,9 @@ def _to_group(source: Optimizer, target: CoLA, index: int, owners: Owners, movin
         if steps is None or int(steps) > 0:
             target.state[group["params"][i]][STEP].clamp_(min=1)
     target._marks.update({p: stamp(p) for p in (group["params"][i] for i in shared)})
-    _copy_friction(group, [owners[group["params"][i]] for i in shared])
+    if thermostats.is_adaptive(group):
+        givers = [owners[group["params"][i]] for i in shared]
+        plan.share_friction(_friction(source, group, givers))
 
 
 def _project_momenta(
@@ -167,10 +169,10 @@ def _copies(
     return kept
 
 
-def _copy_friction(group: dict[str, Any], givers: list[dict[str, Any]]) -> None:
-    if not givers or len(givers) < len(group["params"]) or not thermostats.is_adaptive(group):
-        return
-    giver = givers[0]
-    if all(other is giver for other in givers) and giver.get("thermostat") == "adaptive":
-        value = giver["friction"]
-        group["friction"] = value.clone() if isinstance(value, Tensor) else value
+def _friction(source: Optimizer, group: dict[str, Any], givers: list[dict[str, Any]]) -> float:
+    """Where ξ of a group begins: that of the group which all of its parameters come from."""
+    giver = givers[0] if givers else group
+    one = len(givers) == len(group["params"]) and all(other is giver for other in givers)
+    if one and giver.get("thermostat") == "adaptive":
+        return thermostats.friction_of(giver, source.state)
+    return float(group["friction"])

@@ -21,7 +21,6 @@ from colangevin.integrators.adaptive import AdaptiveDynamics, Part
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.recipe import Recipe, direction, stretch
 from colangevin.integrators.scheme import Action, Drift, Impulse, Move, Overdamped, has_letter
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.step.bucket import Bucket
 from colangevin.optimizers.step.noise import Noise
 
@@ -100,8 +99,7 @@ def run_adaptive(plan: Plan) -> Outcome | None:
     """Move the buckets of a group with an adaptive thermostat, which share its friction."""
     buckets, settings = plan.buckets, plan.settings
     assert isinstance(settings, AdaptiveDynamics)
-    device = buckets[0].parameters[0].device
-    friction = thermostats.friction_variable(plan.keeper, device)
+    friction = plan.friction
     parts = [_part(plan, bucket) for bucket in buckets]
     old = [i for i, bucket in enumerate(buckets) if not bucket.fresh]
     everyone, scheme = range(len(parts)), settings.scheme
@@ -121,7 +119,7 @@ def run_adaptive(plan: Plan) -> Outcome | None:
             raise ConvergenceError(f"{'; '.join(b.name for b in own)}: {error}") from error
         for i, part in zip(chosen, moved, strict=True):
             parts[i] = part
-    plan.keeper["friction"] = friction
+    plan.friction.copy_(friction)
     outcome = None
     for bucket, part in zip(buckets, parts, strict=True):
         bucket.write(part.state)

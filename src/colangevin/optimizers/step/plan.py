@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -26,13 +26,14 @@ from colangevin.integrators.scheme import Action
 from colangevin.native import PLAIN, suits
 from colangevin.optimizers import thermostats
 from colangevin.optimizers.distributed.shards import ShardedWeight, whole_of
-from colangevin.optimizers.option_checks import refuse_unread
+from colangevin.optimizers.option_checks import refuse_other_friction, refuse_unread
 from colangevin.optimizers.options import NUMBERS, dynamics
 from colangevin.optimizers.step import place
 from colangevin.optimizers.step.bucket import STEP, WRITTEN, Bucket, StateOf
 from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_formulas
 from colangevin.optimizers.step.kernels import kernel_for, knows
 from colangevin.optimizers.step.noise import DRAWS, SEEDS
+from colangevin.optimizers.thermostats import FRICTION
 from colangevin.optimizers.torch_compat import is_sharded, local_of, stamp, version_of
 from colangevin.random import key_of
 
@@ -88,6 +89,7 @@ class Plan:
         owns: the geometry of each parameter; None without entries, or with a joint constraint.
         buckets: what moves together, once it is attached.
         active: the parameters that move.
+        friction: ξ of an adaptive group, which is state of all of its parameters.
         outcome: what happened in the projections of the last step.
 
     Raises:
@@ -125,12 +127,14 @@ class Plan:
         self.buckets: list[Bucket] = []
         self.recipes: dict[bool, Recipe] = {}
         self.active: list[int] = []
+        self.friction = torch.zeros(())
         self.outcome: Outcome | None = None
         self.share = WHOLE.share
         self.fallible = self.constraint.fallible
         self.seeds: Sequence[int] = ()
         self.made: int | None = None  # steps that all members of an ensemble have made
-        self.keeper: MutableMapping[str, Any] = group  # of the friction variable
+        adaptive = group.get("thermostat") == "adaptive"  # the ensemble keeps options elsewhere
+        self._initial = group["friction"] if adaptive else None
         self.addressed = self.adaptive = self.momentum = self._splits = self._attached = (
             self._watches
         ) = False
@@ -269,6 +273,8 @@ class Plan:
         adaptive = thermostats.is_adaptive(group)
         ask: Callable[..., Any] = thermostats.dynamics if adaptive else dynamics
         settings: Any = ask(group if call.rates is None else {**group, "lr": lr})
+        if adaptive:
+            refuse_other_friction(group, self._initial)
         momentum = adaptive or not settings.is_overdamped
         if self._attached and (adaptive, momentum) != (self.adaptive, self.momentum):
             return False
@@ -363,14 +369,28 @@ class Plan:
                 self._add(bucket.part(old), False)
             else:
                 self._add(bucket, bool(fresh))
+        if self.adaptive:
+            self.share_friction(group["friction"])
+        else:  # a group that becomes adaptive again starts from its option
+            for parameter in self.parameters:
+                self._state_of.get(parameter, {}).pop(FRICTION, None)
         self._watch(self._call.gradients)
 
-    def attach_members(self, momentum: bool, adaptive: bool) -> None:
+    def share_friction(self, initial: object) -> None:
+        """Let all parameters that have state have the same ξ; it is made if none has one."""
+        own = [p for p in self.parameters if STEP in self._state_of.get(p, EMPTY)]
+        if own:
+            entries = [self._state_of[p] for p in own]
+            self.friction = thermostats.share_friction(entries, initial, own[0].device)
+
+    def attach_members(self, momentum: bool, adaptive: bool, initial: Tensor | None) -> None:
         """Find what moves in an ensemble: everything, and it stays where it is."""
         self.momentum, self.adaptive, self.buckets = momentum, adaptive, []
         for _, bucket in self.divide(range(len(self.parameters))):
             bucket.prepare(self._state_of, momentum)
             self._add(bucket, False)
+        if adaptive:
+            self.share_friction(initial)
 
     def _add(self, bucket: Bucket, fresh: bool) -> None:
         bucket.fresh = fresh
@@ -411,7 +431,7 @@ class Plan:
         for own, here in zip(self.parameters, self._here, strict=True):
             bucket, row = rows.get(own, (None, 0))
             entry: dict[str, Any] = self._state_of.get(own) or {}
-            kept = [(key, entry[key]) for key in (STEP, *WRITTEN) if key in entry]
+            kept = [(key, entry[key]) for key in (STEP, FRICTION, *WRITTEN) if key in entry]
             places = tuple((key, one, local_of(one), local_of(one).data_ptr()) for key, one in kept)
             shard = self.shards[len(self._watched)] if self.shards else None
             moves = shard is not None and shard.moves  # then it is copied in each step
@@ -478,11 +498,11 @@ class Plan:
     def snapshot(self) -> Callable[[], None]:
         """Keep what a step writes over; returns what puts it back."""
         kept = [bucket.snapshot() for bucket in self.buckets]
-        friction = self.keeper["friction"] if self.adaptive else None
+        friction = self.friction.clone() if self.adaptive and self.buckets else None
 
         def put_back() -> None:
-            if self.adaptive:
-                self.keeper["friction"] = friction
+            if friction is not None:
+                self.friction.copy_(friction)
             for restore in kept:
                 restore()
 

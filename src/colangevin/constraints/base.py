@@ -353,9 +353,19 @@ class Constraint(ABC):
     def lift(self, position: Tensor) -> Tensor | None:
         """The slack that belongs to a feasible position (None for equalities).
 
-        It has the shape of the batch if ``elementwise``, else the copies come first.
+        It has the shape of the batch if ``elementwise``, else the copies come first. A geometry may
+        keep another coordinate in its place, from which ``slack_of`` makes it.
         """
         return None
+
+    def lift_again(self, position: Tensor, old: Tensor) -> Tensor | None:
+        """``lift`` for a position that was changed: on the side, ξ < 0 or not, of its old slack."""
+        slack = self.lift(position)
+        return None if slack is None else torch.copysign(slack, old)
+
+    def slack_of(self, state: State) -> Tensor | None:
+        """ξ of a state: its slack, unless a geometry keeps another coordinate in its place."""
+        return state.slack
 
     def narrow(self, position: Tensor, dtype: torch.dtype) -> Tensor:
         """Positions in the lower precision of a parameter."""

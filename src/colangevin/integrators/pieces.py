@@ -21,7 +21,9 @@ def drift(constraint: Constraint, state: State, step: Scalar, *, in_place: bool 
         >>> drift(Unconstrained(), State(torch.zeros(1), torch.ones(1)), 0.5).position
         tensor([0.5000])
     """
-    return constraint.drift_(state, step) if in_place else constraint.drift(state, step)
+    if in_place:
+        return constraint.drift_(state, step)
+    return constraint.drift(state.map(torch.clone), step)  # it may write over what it is given
 
 
 def impulse(
@@ -139,4 +141,4 @@ def overdamped(
     position, slack = constraint.euler(state, gradient, step, scale, draw)
     if in_place:
         return constraint.project_(state, position, slack)
-    return constraint.project(state, position, slack)
+    return constraint.project(state.map(torch.clone), position, slack)

@@ -216,7 +216,7 @@ def announce(group: dict[str, Any], placements: Sequence[Placement]) -> None:
 
 @torch.no_grad()
 def lifted(batch: Batch, state_of: StateOf, position: Tensor) -> Tensor | None:
-    """The slack of weights that were written to: where it no longer fits, with the old sign."""
+    """The slack of weights that were written to: made anew where it no longer fits."""
     slack = batch.constraint.lift(position)
     stored = state_of.get(batch.parameters[0], {}).get(SLACK)
     if slack is None or stored is None:
@@ -224,7 +224,8 @@ def lifted(batch: Batch, state_of: StateOf, position: Tensor) -> Tensor | None:
     old = stored.reshape(slack.shape).to(slack)
     state = batch.read(state_of, momentum=False)._replace(position=position, slack=old)
     off = batch.constraint.residual(state).abs() > 100 * tolerance_for(position.dtype)
-    slack = torch.copysign(slack, old)
+    slack = batch.constraint.lift_again(position, old)
+    assert slack is not None
     if off.shape == slack.shape:
         return torch.where(off, slack, old)
     return slack if bool(off.any()) else old

@@ -269,10 +269,8 @@ class Circle(Constraint):
     def euler(
         self, state: State, gradient: Tensor, step: Scalar, scale: Scalar, draw: Draw | None
     ) -> tuple[Tensor, Tensor | None]:
-        """That of (θ, ξ), made of φ."""
-        assert state.slack is not None
-        position = torch.sin(state.slack).mul_(self._radius(state.slack))
-        here = state._replace(position=position, slack=self.slack_of(state))
+        """That of (θ, ξ)."""
+        here = state._replace(slack=self.slack_of(state))
         return super().euler(here, gradient, step, scale, draw)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:

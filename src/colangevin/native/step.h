@@ -150,21 +150,21 @@ TARGET INLINE void NAME(impulse_loop)(const NAME(Block) *b, const float *noise, 
     }
 }
 
-/* φ + ωt and its weights. Nearly always all end inside: there both loops would do the same. */
-TARGET INLINE void NAME(turn_loop)(const NAME(Block) *b, REAL time, INTEGER farthest, int radii) {
+/* φ + ωt and its weights, by the shortest loops that the farthest of the angles allows: where it
+ * is inside, or without a whole turn, the others would do the same. */
+TARGET INLINE void NAME(turn_loops)(const NAME(Block) *b, REAL time, INTEGER farthest, int radii) {
+    if (farthest > NAME(bits)(PI))
+        LOOP(i, b->count) b->angle[i] = NAME(turned)(b->angle[i], b->momentum[i], time);
+    else
+        LOOP(i, b->count) b->angle[i] = FMA(b->momentum[i], time, b->angle[i]);
     if (farthest <= NAME(bits)(INSIDE)) {
-        LOOP(i, b->count) {
-            const REAL angle = FMA(b->momentum[i], time, b->angle[i]);
-            b->angle[i] = angle;
-            b->position[i] = NAME(sine)(angle, NAME(circle_at)(b, i, radii).radius);
-        }
-    } else {
-        LOOP(i, b->count) {
-            const REAL angle = NAME(held)(NAME(turned)(b->angle[i], b->momentum[i], time));
-            b->angle[i] = angle;
-            b->position[i] = NAME(weight)(angle, NAME(circle_at)(b, i, radii));
-        }
+        LOOP(i, b->count)
+        b->position[i] = NAME(sine)(b->angle[i], NAME(circle_at)(b, i, radii).radius);
+        return;
     }
+    LOOP(i, b->count) b->angle[i] = NAME(held)(b->angle[i]);
+    LOOP(i, b->count)
+    b->position[i] = NAME(weight)(b->angle[i], NAME(circle_at)(b, i, radii));
 }
 
 /* A drift, after an impulse by the gradient if ``kick``: the same bits, with less memory. */
@@ -182,7 +182,7 @@ TARGET INLINE void NAME(drift_loop)(const NAME(Block) *b, const float *noise, NA
             farthest = size > farthest ? size : farthest;
         } else b->position[i] = FMA(speed, time, b->position[i]);
     }
-    if (circle) NAME(turn_loop)(b, time, farthest, radii);
+    if (circle) NAME(turn_loops)(b, time, farthest, radii);
 }
 
 TARGET INLINE void NAME(free_loop)(const NAME(Block) *b, const float *noise, REAL step, REAL scale) {
@@ -198,16 +198,15 @@ TARGET INLINE void NAME(project_loop)(const NAME(Block) *b, REAL *restrict room,
                                       REAL scale, int radii) {
     LOOP(i, b->count) {
         const NAME(Circle) c = NAME(circle_at)(b, i, radii);
-        const REAL x = FMA(b->gradient[i], -step, NAME(weight)(b->angle[i], c));
+        const REAL x = FMA(b->gradient[i], -step, b->position[i]);
         const REAL y = NAME(cosine)(b->angle[i], c.radius);
         b->position[i] = noise ? FMA((REAL)noise[i], scale, x) : x;
         room[i] = noise ? FMA((REAL)other[i], scale, y) : y;
     }
-    LOOP(i, b->count) {
-        const REAL angle = NAME(held)(NAME(angle_of)(b->position[i], room[i]));
-        b->angle[i] = angle;
-        b->position[i] = NAME(weight)(angle, NAME(circle_at)(b, i, radii));
-    }
+    LOOP(i, b->count) b->angle[i] = NAME(angle_of)(b->position[i], room[i]);
+    LOOP(i, b->count) b->angle[i] = NAME(held)(b->angle[i]);
+    LOOP(i, b->count)
+    b->position[i] = NAME(weight)(b->angle[i], NAME(circle_at)(b, i, radii));
 }
 
 /* --- actions: each choice is made once for a block ------------------------------------------- */

@@ -1,6 +1,8 @@
 """The kernel's steps against ``advance``, and what they must not depend on."""
 
 import math
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch import Tensor
 
 from colangevin import State
 from colangevin.integrators.dynamics import Action, DriftBy, ImpulseBy, OverdampedBy
+from colangevin.native import building, library
 from native.steps import Piece, expected, piece, run
 from registry import RUNS, Run, ids
 
@@ -114,6 +117,37 @@ def test_threads_change_no_bit(geometry: str, dtype: torch.dtype) -> None:
         finally:
             torch.set_num_threads(1)
         assert all(same(a, b) for a, b in zip(one, two, strict=True))
+
+
+def processor() -> set[str]:
+    """The names of its instructions, where Linux says them."""
+    found = Path("/proc/cpuinfo")
+    return set(found.read_text().split()) if found.exists() else set()
+
+
+@pytest.mark.skipif(
+    not {"avx2", "fma", "avx512f", "avx512dq"} <= processor() or shutil.which("gcc") is None,
+    reason="the processor has one set of instructions, or there is no gcc",
+)
+def test_instructions_change_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "packaged", lambda name: "absent.so")
+    monkeypatch.setenv("COLANGEVIN_CACHE", str(tmp_path / "cache"))
+    start = [
+        [piece(geometry, size, dtype, i, 0.1) for i, size in enumerate(SIZES)]
+        for geometry in GEOMETRIES
+        for dtype in DTYPES
+    ]
+    found: list[list[Piece]] = []
+    for flag in ("-mavx512f", "-mno-avx512f"):
+        monkeypatch.setenv("CC", f"gcc {flag}")
+        monkeypatch.setattr(library, "_found", {})
+        assert library.load() is not None, library.reason()
+        copies = [[item.copy() for item in pieces] for pieces in start]
+        for pieces in copies:
+            run(pieces, ALL, 2)
+        found.append([item for pieces in copies for item in pieces])
+    assert all(same(a, b) for a, b in zip(*found, strict=True))
+    assert not same(found[0][-1], start[-1][-1])
 
 
 @pytest.mark.parametrize("cut", [1, 17, 512, 1000, 4999])

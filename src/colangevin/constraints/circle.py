@@ -130,7 +130,8 @@ class Circle(Constraint):
         return replace(self, radius=radius, blocks=1)
 
     def describe(self) -> dict[str, Any]:
-        own = {"kind": "Circle", "radius": self.radius}
+        # The last one tells a state dict apart that has the slack in the place of the angle.
+        own = {"kind": "Circle", "radius": self.radius, "keeps": "angle"}
         if isinstance(self.radius, str):
             own["factor"] = self.factor
         return own if self.blocks == 1 else {**own, "blocks": self.blocks}

@@ -50,7 +50,7 @@ def count_small(slack: Tensor, radius: float) -> dict[str, Any]:
     Example:
         >>> found = count_small(torch.tensor([1e-40, 0.5, 1e-4]), 1.0)
         >>> found["denormal"], found["below_half_of_the_floor"], found["below_a_thousandth"]
-        (1, 1, 2)
+        (1, 2, 2)
     """
     size, kind = slack.abs(), torch.finfo(slack.dtype)
     floor = math.sqrt(kind.eps) * radius

@@ -126,13 +126,6 @@ def plus(x: Tensor, y: Tensor, factor: Scalar, out: Tensor | None = None) -> Ten
     return torch.add(x, y, alpha=factor, **({} if out is None else {"out": out}))
 
 
-def affine(x: Tensor, offset: Scalar, slope: Scalar) -> Tensor:
-    """offset + slope · x, likewise."""
-    if isinstance(slope, Tensor) or isinstance(offset, Tensor):
-        return x * slope + offset
-    return torch.rsub(x, offset, alpha=-slope)
-
-
 def overwrite(old: State, new: State) -> State:
     """Write a new state into the tensors of an old one, where it has any."""
     kept: list[Any] = []

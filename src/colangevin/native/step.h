@@ -135,11 +135,13 @@ typedef struct {
 
 TARGET INLINE REAL NAME(push)(const NAME(Block) *b, int64_t i, const float *noise, NAME(Push) k,
                               NAME(Circle) c, int circle, int kick) {
-    REAL speed = b->momentum[i] * k.decay;
-    if (noise) speed = FMA((REAL)noise[i], circle ? c.inverse * k.scale : k.scale, speed);
-    if (!kick) return speed;
-    const REAL weight = circle ? NAME(cosine)(b->angle[i], c.inverse * k.weight) : k.weight;
-    return FMA(b->gradient[i], weight, speed);
+    REAL change = 0;
+    if (noise) change = (REAL)noise[i] * (circle ? c.inverse * k.scale : k.scale);
+    if (kick) {
+        const REAL weight = circle ? NAME(cosine)(b->angle[i], c.inverse * k.weight) : k.weight;
+        change = noise ? FMA(b->gradient[i], weight, change) : b->gradient[i] * weight;
+    }
+    return FMA(b->momentum[i], k.decay, change);
 }
 
 TARGET INLINE void NAME(impulse_loop)(const NAME(Block) *b, const float *noise, NAME(Push) k,
@@ -152,7 +154,8 @@ TARGET INLINE void NAME(impulse_loop)(const NAME(Block) *b, const float *noise, 
 
 /* φ + ωt and its weights, by the shortest loops that the farthest of the angles allows: where it
  * is inside, or without a whole turn, the others would do the same. */
-TARGET INLINE void NAME(turn_loops)(const NAME(Block) *b, REAL time, INTEGER farthest, int radii) {
+TARGET INLINE void NAME(turn_loops)(const NAME(Block) *b, REAL time, INTEGER farthest,
+                                    int radii) {
     if (farthest > NAME(bits)(PI))
         LOOP(i, b->count) b->angle[i] = NAME(turned)(b->angle[i], b->momentum[i], time);
     else
@@ -185,7 +188,8 @@ TARGET INLINE void NAME(drift_loop)(const NAME(Block) *b, const float *noise, NA
     if (circle) NAME(turn_loops)(b, time, farthest, radii);
 }
 
-TARGET INLINE void NAME(free_loop)(const NAME(Block) *b, const float *noise, REAL step, REAL scale) {
+TARGET INLINE void NAME(free_loop)(const NAME(Block) *b, const float *noise, REAL step,
+                                   REAL scale) {
     LOOP(i, b->count) {
         const REAL x = FMA(b->gradient[i], -step, b->position[i]);
         b->position[i] = noise ? FMA((REAL)noise[i], scale, x) : x;

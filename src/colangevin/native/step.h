@@ -152,14 +152,12 @@ TARGET INLINE void NAME(impulse_loop)(const NAME(Block) *b, const float *noise, 
     }
 }
 
-/* φ + ωt and its weights, by the shortest loops that the farthest of the angles allows: where it
- * is inside, or without a whole turn, the others would do the same. */
-TARGET INLINE void NAME(turn_loops)(const NAME(Block) *b, REAL time, INTEGER farthest,
-                                    int radii) {
+/* The weights of new angles φ + ωt, by the shortest loops that the farthest of them allows: those
+ * that are left out would change nothing. */
+TARGET INLINE void NAME(settle)(const NAME(Block) *b, const REAL *restrict old, REAL time,
+                                INTEGER farthest, int radii) {
     if (farthest > NAME(bits)(PI))
-        LOOP(i, b->count) b->angle[i] = NAME(turned)(b->angle[i], b->momentum[i], time);
-    else
-        LOOP(i, b->count) b->angle[i] = FMA(b->momentum[i], time, b->angle[i]);
+        LOOP(i, b->count) b->angle[i] = NAME(turned)(old[i], b->momentum[i], time);
     if (farthest <= NAME(bits)(INSIDE)) {
         LOOP(i, b->count)
         b->position[i] = NAME(sine)(b->angle[i], NAME(circle_at)(b, i, radii).radius);
@@ -171,8 +169,8 @@ TARGET INLINE void NAME(turn_loops)(const NAME(Block) *b, REAL time, INTEGER far
 }
 
 /* A drift, after an impulse by the gradient if ``kick``: the same bits, with less memory. */
-TARGET INLINE void NAME(drift_loop)(const NAME(Block) *b, const float *noise, NAME(Push) k,
-                                    REAL time, int circle, int radii, int kick) {
+TARGET INLINE void NAME(drift_loop)(const NAME(Block) *b, REAL *restrict old, const float *noise,
+                                    NAME(Push) k, REAL time, int circle, int radii, int kick) {
     INTEGER farthest = 0; /* |φ| as bits, which have the order of the numbers */
     SEEING_LOOP(i, b->count, farthest) {
         REAL speed = b->momentum[i];
@@ -181,11 +179,14 @@ TARGET INLINE void NAME(drift_loop)(const NAME(Block) *b, const float *noise, NA
             b->momentum[i] = speed;
         }
         if (circle) {
-            const INTEGER size = NAME(bits)(ABS(FMA(speed, time, b->angle[i])));
+            const REAL angle = FMA(speed, time, b->angle[i]);
+            const INTEGER size = NAME(bits)(ABS(angle));
+            old[i] = b->angle[i]; /* to take whole turns off, see ``turned`` */
+            b->angle[i] = angle;
             farthest = size > farthest ? size : farthest;
         } else b->position[i] = FMA(speed, time, b->position[i]);
     }
-    if (circle) NAME(turn_loops)(b, time, farthest, radii);
+    if (circle) NAME(settle)(b, old, time, farthest, radii);
 }
 
 TARGET INLINE void NAME(free_loop)(const NAME(Block) *b, const float *noise, REAL step,
@@ -237,11 +238,11 @@ TARGET static void NAME(impulse)(NAME(Block) b, const float *noise, NAME(Push) k
 #undef QUIET_KICK
 }
 
-TARGET static void NAME(drift)(NAME(Block) b, const float *noise, NAME(Push) k, REAL time,
-                               int circle, int kick) {
-#define ALONE(c, r) NAME(drift_loop)(&b, 0, k, time, c, r, 0)
-#define NOISY(c, r) NAME(drift_loop)(&b, noise, k, time, c, r, 1)
-#define QUIET(c, r) NAME(drift_loop)(&b, 0, k, time, c, r, 1)
+TARGET static void NAME(drift)(NAME(Block) b, REAL *restrict room, const float *noise,
+                               NAME(Push) k, REAL time, int circle, int kick) {
+#define ALONE(c, r) NAME(drift_loop)(&b, room, 0, k, time, c, r, 0)
+#define NOISY(c, r) NAME(drift_loop)(&b, room, noise, k, time, c, r, 1)
+#define QUIET(c, r) NAME(drift_loop)(&b, room, 0, k, time, c, r, 1)
     if (!kick) EACH(ALONE);
     else if (noise) EACH(NOISY);
     else EACH(QUIET);
@@ -312,13 +313,13 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t member, in
             const float *noise = x[2] != 0 ? DRAW(0) : 0;
             const NAME(Push) push = {(REAL)x[0], (REAL)x[1], (REAL)x[2]};
             if (x[1] != 0 && a + 1 < task->n_actions && task->kinds[a + 1] == DRIFT) {
-                NAME(drift)(b, noise, push, (REAL)x[3], circle, 1);
+                NAME(drift)(b, room, noise, push, (REAL)x[3], circle, 1);
                 a++;
             } else {
                 NAME(impulse)(b, noise, push, circle);
             }
         } else if (task->kinds[a] == DRIFT) {
-            NAME(drift)(b, 0, (NAME(Push)){0}, (REAL)x[0], circle, 0);
+            NAME(drift)(b, room, 0, (NAME(Push)){0}, (REAL)x[0], circle, 0);
         } else {
             const float *noise = x[1] != 0 ? DRAW(0) : 0;
             const float *other = noise && circle ? DRAW(1) : 0;

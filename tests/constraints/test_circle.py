@@ -86,6 +86,28 @@ def test_drift_by_any_angle_stays_on_the_circle(dtype: torch.dtype) -> None:
     assert float((length - 1.0).abs().max()) <= (1e-6 if dtype == torch.float32 else 1e-14)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_angles_stay_within_half_a_turn(dtype: torch.dtype) -> None:
+    """An angle that grew without end would lose its digits."""
+    circle = Circle(0.3)
+    turn = torch.linspace(-20.0, 20.0, 101, dtype=dtype)
+    state = State(torch.zeros_like(turn), turn, torch.zeros_like(turn))
+    for _ in range(3):
+        state = circle.drift(state, 1.0)
+        assert float(state.slack.abs().max()) <= float(torch.tensor(math.pi, dtype=dtype))
+    exact = 0.3 * torch.sin(3 * turn.double())
+    assert float((state.position.double() - exact).abs().max()) <= 2e-6
+
+
+def test_a_weight_that_is_written_to_keeps_the_side_of_its_slack() -> None:
+    circle, old = Circle(0.5), torch.tensor([0.2, 3.0, -2.0, -0.3])
+    theta = torch.tensor([0.1, 0.1, 0.4, -0.2])
+    angle = circle.lift_again(theta, old)
+    torch.testing.assert_close(0.5 * angle.sin(), theta)
+    assert torch.equal(angle.cos().sign(), old.cos().sign())
+    assert float(angle.abs().max()) <= math.pi
+
+
 def test_rounding_does_not_add_up() -> None:
     """20,000 float32 rotations."""
     circle = Circle(0.3)

@@ -67,7 +67,7 @@ class Table(Rows):
         Args:
             position: θ.
             momentum: v, or ω on a circle; None if all steps are overdamped.
-            slack: ξ on a circle.
+            slack: on a circle the angle φ, θ = r sin φ, from −π to π.
             ordinal: number of the parameter, for its noise.
             seed: of the noise.
             radius: one for each weight; otherwise it is in the numbers of a step.

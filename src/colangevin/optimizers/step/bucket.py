@@ -27,6 +27,7 @@ StateOf: TypeAlias = "dict[Tensor, Any]"
 STEP = "step"
 MOMENTUM = "momentum_buffer"
 SLACK = "slack"
+"""What a geometry keeps for the slack; that of ``Circle`` is an angle."""
 SLACK_MOMENTUM = "slack_momentum"
 MASTER = "master"
 WRITTEN = (MOMENTUM, SLACK, SLACK_MOMENTUM, MASTER)

@@ -13,8 +13,9 @@ from colangevin import checks
 from colangevin.constraints import Unconstrained
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers.cola import CoLA
+from colangevin.optimizers.options import is_adaptive
 from colangevin.optimizers.step.execute import degrees_of_freedom
-from colangevin.optimizers.thermostats import friction_of, is_adaptive
+from colangevin.optimizers.step.friction import friction_of
 from colangevin.optimizers.violation import moved_buckets
 
 

@@ -14,9 +14,8 @@ from colangevin.constraints.base import Scalar
 from colangevin.ensemble.settings import plain, shared
 from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.recipe import FAINT, Recipe, joined
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.options import dynamics
+from colangevin.optimizers.options import dynamics, is_adaptive
 from colangevin.optimizers.partitioned.methods import decay
 from colangevin.optimizers.step.bucket import Bucket, StateOf
 from colangevin.optimizers.step.plan import Plan
@@ -56,7 +55,7 @@ class MemberGroup:
     @functools.cached_property
     def adaptive(self) -> bool:
         """Whether the friction is a variable, in all members."""
-        found = {thermostats.is_adaptive(group) for group in self.options}
+        found = {is_adaptive(group) for group in self.options}
         if len(found) > 1:
             raise ValueError("the members' steps are of different kinds: thermostat differs")
         return found.pop()
@@ -211,7 +210,7 @@ class MemberGroup:
         return torch.tensor(values, dtype=torch.float64)
 
     def _adaptive(self) -> AdaptiveDynamics:
-        scheme = thermostats.dynamics(self.options[0]).scheme
+        scheme = dynamics(self.options[0]).scheme
         lr, temperature, coupling, driving_noise = map(self._column, COLUMNS)
         return AdaptiveDynamics(lr, temperature, coupling, driving_noise, scheme)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from colangevin.optimizers.thermostats import FRICTION
+from colangevin.optimizers.step.friction import FRICTION
 
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble

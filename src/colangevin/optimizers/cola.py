@@ -13,19 +13,26 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin.constraints import Constraint, Outcome
 from colangevin.errors import ProjectionWarning
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.distributed.replicas import Replicas, anywhere
 from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
-from colangevin.optimizers.options import NUMBERS, OPTIONS, dynamics, resolve, resolve_defaults
+from colangevin.optimizers.options import (
+    NUMBERS,
+    OPTIONS,
+    dynamics,
+    is_adaptive,
+    resolve,
+    resolve_defaults,
+)
 from colangevin.optimizers.saving import state_dict as saving
 from colangevin.optimizers.step import place
 from colangevin.optimizers.step.bucket import STEP, StateOf
 from colangevin.optimizers.step.execute import execute
+from colangevin.optimizers.step.friction import FRICTION
 from colangevin.optimizers.step.kernels import kernel_for, wants_kernels
 from colangevin.optimizers.step.noise import REGISTER, choose_seed
 from colangevin.optimizers.step.plan import WHOLE, Call, Marks, Plan
-from colangevin.optimizers.torch_compat import add_one, never_compiled, stamp
 from colangevin.optimizers.violation import Violation, not_finite, violation_of
+from colangevin.torch_compat import add_one, never_compiled, stamp
 
 OWN = ("_given", "_strict", "_native", "_replicas", "_seeded")
 """What a copy or a pickle takes along besides torch's."""
@@ -221,11 +228,11 @@ class CoLA(Optimizer):
         for bucket, position, _ in placements:
             bucket.move_to(self.state, position)
         place.announce(group, placements)
-        momentum = thermostats.is_adaptive(group) or not dynamics(group).is_overdamped
+        momentum = not dynamics(group).is_overdamped
         awake = [i for i, p in enumerate(group["params"]) if p.requires_grad and p.numel()]
         for _, bucket in self._plans[index].divide(awake):
             bucket.prepare(self.state, momentum)
-        if thermostats.is_adaptive(group):
+        if is_adaptive(group):
             self._plans[index].share_friction(group["friction"])
         self._marks.update({p: stamp(p) for p in (group["params"][i] for i in awake)})
         self._held.update(dict.fromkeys(group["params"], group["constraint"]))
@@ -390,7 +397,7 @@ class CoLA(Optimizer):
             # A copy of the constraint, as ZeroRedundancyOptimizer has it, is no other one.
             if entry is None or saving.same_rule(held, constraint):
                 continue
-            kept = (STEP, thermostats.FRICTION)
+            kept = (STEP, FRICTION)
             self.state[parameter] = saving.copied({k: entry[k] for k in kept if k in entry})
             undo.append(functools.partial(self._give_back, parameter, entry, held))
 

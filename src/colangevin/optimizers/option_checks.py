@@ -14,9 +14,8 @@ import torch
 
 from colangevin import checks
 from colangevin.integrators.scheme import parse
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.naming.matching import suggestion
-from colangevin.optimizers.options import OPTIONS
+from colangevin.optimizers.options import OPTIONS, THERMOSTATS, check_initial, is_adaptive
 
 METADATA = (
     "params",
@@ -181,8 +180,8 @@ def refuse_unread(group: Mapping[str, Any]) -> None:
     """
     refuse_set(group, SGD_FLAGS)
     refuse_other_mass(group)
-    checks.choice("thermostat", group["thermostat"], thermostats.THERMOSTATS)
-    if not thermostats.is_adaptive(group):
+    checks.choice("thermostat", group["thermostat"], THERMOSTATS)
+    if not is_adaptive(group):
         _refuse_adaptive_options(group, "")
 
 
@@ -250,7 +249,7 @@ def check_group(group: Mapping[str, Any], where: str = "") -> None:
         if check is not None:
             check(f"{name}{of}", group[name])
     _check_words(group, of)
-    if thermostats.is_adaptive(group):
+    if is_adaptive(group):
         _check_adaptive(group, of)
     else:
         _check_langevin(group, of)
@@ -265,7 +264,7 @@ def _check_words(group: Mapping[str, Any], of: str) -> None:
         adaptive = parse(word, group["delayed_gradient"]).adaptive
     except ValueError as error:
         raise ValueError(f"scheme{of}: {error}") from error
-    if adaptive != thermostats.is_adaptive(group):
+    if adaptive != is_adaptive(group):
         raise ValueError(
             f"scheme{of} does not fit the thermostat {group['thermostat']!r}: got {word!r}"
         )
@@ -298,7 +297,7 @@ def _check_adaptive(group: Mapping[str, Any], of: str) -> None:
         raise ValueError(
             f"momentum{of} must be None with the thermostat 'adaptive', got {group['momentum']!r}"
         )
-    thermostats.check_initial(f"friction{of}", group["friction"])
+    check_initial(f"friction{of}", group["friction"])
     for name in ("coupling", "driving_noise"):
         checks.non_negative(f"{name}{of}", group[name])
 

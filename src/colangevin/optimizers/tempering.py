@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
+from colangevin.optimizers.options import is_adaptive
 from colangevin.optimizers.step.bucket import MOMENTUM, SLACK_MOMENTUM
 from colangevin.optimizers.step.noise import check_seed
 from colangevin.random import key_of
@@ -236,7 +236,7 @@ class SimulatedTempering:
 def _check_optimizer(optimizer: object) -> None:
     if not isinstance(optimizer, CoLA):
         raise TypeError(f"optimizer must be a CoLA, got {optimizer!r}")
-    if any(thermostats.is_adaptive(group) for group in optimizer.param_groups):
+    if any(is_adaptive(group) for group in optimizer.param_groups):
         raise ValueError(
             "simulated tempering needs thermostat='langevin': the law of an adaptive friction "
             "depends on the temperature"

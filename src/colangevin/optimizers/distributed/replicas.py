@@ -27,7 +27,7 @@ from colangevin.errors import ReplicaError
 from colangevin.optimizers.options import OPTIONS
 from colangevin.optimizers.step.noise import bit_sum
 from colangevin.optimizers.step.place import names_of
-from colangevin.optimizers.torch_compat import is_sharded, local_of, shared_store
+from colangevin.torch_compat import is_sharded, local_of, shared_store
 
 PIPELINE = (
     "for processes that train different parameters (ZeroRedundancyOptimizer, or a model of its "

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from colangevin import checks
-from colangevin.optimizers.multirate import saving as rate_saving
+from colangevin.optimizers.multirate import spread
 from colangevin.optimizers.multirate.spread import Spread
 from colangevin.optimizers.saving.state_dict import looked_at, packed_by
 
@@ -74,7 +74,7 @@ class Multirate(Optimizer):
         self.fast, self.slow = fast, slow
         self._fast, self._slow = _walk(fast), _walk(slow)
         self._steps = 0
-        self._prepared = not rate_saving.unprepared(self)
+        self._prepared = not spread.unprepared(self)
         self._frozen: list[Tensor] = []
         self._guard()
         both = {**fast.defaults, **slow.defaults}
@@ -149,7 +149,7 @@ class Multirate(Optimizer):
         """
         if not self._prepared:
             return defaultdict(dict)
-        return defaultdict(dict, rate_saving.states(self))
+        return defaultdict(dict, spread.states(self))
 
     @state.setter
     def state(self, state: object) -> None:
@@ -172,8 +172,8 @@ class Multirate(Optimizer):
         """
         evaluate = None if closure is None else torch.enable_grad()(closure)
         loss = None if evaluate is None else evaluate()
-        if not self._prepared and rate_saving.is_rehearsal(self.param_groups):
-            for part in rate_saving.unprepared(self):
+        if not self._prepared and spread.is_rehearsal(self.param_groups):
+            for part in spread.unprepared(self):
                 part.step()
             self._prepared = True
         else:
@@ -261,7 +261,7 @@ class Multirate(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """As in torch; the place within the period is part of the state of every parameter."""
-        with packed_by(self, lambda *_: rate_saving.packed(self)):
+        with packed_by(self, lambda *_: spread.packed(self)):
             return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -305,7 +305,7 @@ class Multirate(Optimizer):
             return
         self.release()  # torch's load_state_dict comes by here, before its hooks
         try:
-            rate_saving.load(self, loaded)
+            spread.load(self, loaded)
         except Exception:
             self._switch()
             raise

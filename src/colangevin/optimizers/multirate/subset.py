@@ -13,7 +13,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin import checks
 from colangevin.integrators.recipe import direction as direction_of
-from colangevin.optimizers.multirate.saving import is_rehearsal
+from colangevin.optimizers.multirate.spread import is_rehearsal
 from colangevin.optimizers.saving.state_dict import checked_form, copied, looked_at, packed_by
 from colangevin.optimizers.step.noise import check_seed, choose_seed
 from colangevin.random import key_of, uniforms

@@ -25,9 +25,9 @@ from colangevin.optimizers.step.bucket import (
     StateOf,
     work_dtype,
 )
+from colangevin.optimizers.step.friction import FRICTION
 from colangevin.optimizers.step.place import names_of
-from colangevin.optimizers.thermostats import FRICTION
-from colangevin.optimizers.torch_compat import is_sharded
+from colangevin.torch_compat import is_sharded
 
 if TYPE_CHECKING:
     from colangevin.optimizers.cola import CoLA

@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from colangevin.constraints.circle import RADIUS
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.distributed.shards import laid_like
-from colangevin.optimizers.options import dynamics
+from colangevin.optimizers.options import dynamics, is_adaptive
 from colangevin.optimizers.saving.state_dict import same_rule
 from colangevin.optimizers.step.bucket import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, STEP
+from colangevin.optimizers.step.friction import friction_of
 from colangevin.optimizers.step.plan import Plan
-from colangevin.optimizers.torch_compat import stamp
+from colangevin.torch_compat import stamp
 
 Momenta: TypeAlias = "dict[Tensor, Tensor]"
 Owners: TypeAlias = "Mapping[Tensor, dict[str, Any]]"
@@ -73,7 +73,7 @@ def hand_over(source: Optimizer, target: Optimizer, *, momenta: bool = True) -> 
 def _has_momentum(group: Mapping[str, Any]) -> bool:
     if "thermostat" not in group:
         return bool(group.get("momentum"))
-    return thermostats.is_adaptive(group) or not dynamics(group).is_overdamped
+    return not dynamics(group).is_overdamped
 
 
 def _speed(group: Mapping[str, Any]) -> float:
@@ -133,7 +133,7 @@ def _to_group(source: Optimizer, target: CoLA, index: int, owners: Owners, movin
         if steps is None or int(steps) > 0:
             target.state[group["params"][i]][STEP].clamp_(min=1)
     target._marks.update({p: stamp(p) for p in (group["params"][i] for i in shared)})
-    if thermostats.is_adaptive(group):
+    if is_adaptive(group):
         givers = [owners[group["params"][i]] for i in shared]
         plan.share_friction(_friction(source, group, givers))
 
@@ -174,5 +174,5 @@ def _friction(source: Optimizer, group: dict[str, Any], givers: list[dict[str, A
     giver = givers[0] if givers else group
     one = len(givers) == len(group["params"]) and all(other is giver for other in givers)
     if one and giver.get("thermostat") == "adaptive":
-        return thermostats.friction_of(giver, source.state)
+        return friction_of(giver, source.state)
     return float(group["friction"])

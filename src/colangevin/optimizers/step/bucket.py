@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from colangevin.constraints import Constraint, State
-from colangevin.optimizers.torch_compat import copy_all
+from colangevin.torch_compat import copy_all
 
 if TYPE_CHECKING:
     from colangevin.optimizers.distributed.shards import ShardedWeight

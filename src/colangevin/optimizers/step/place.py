@@ -17,7 +17,7 @@ from colangevin.constraints import Constraint, State
 from colangevin.constraints.base import tolerance_for
 from colangevin.errors import ConstraintError
 from colangevin.optimizers.step.bucket import HALF, Bucket, work_dtype
-from colangevin.optimizers.torch_compat import is_sharded
+from colangevin.torch_compat import is_sharded
 
 LOGGER = logging.getLogger("colangevin")
 

@@ -24,18 +24,17 @@ from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.recipe import FAINT, Dynamics, Recipe, stretch
 from colangevin.integrators.scheme import Action
 from colangevin.native import PLAIN, suits
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.distributed.shards import ShardedWeight, whole_of
 from colangevin.optimizers.option_checks import refuse_other_friction, refuse_unread
-from colangevin.optimizers.options import NUMBERS, dynamics
+from colangevin.optimizers.options import NUMBERS, dynamics, is_adaptive
 from colangevin.optimizers.step import place
 from colangevin.optimizers.step.bucket import STEP, WRITTEN, Bucket, StateOf
 from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_formulas
+from colangevin.optimizers.step.friction import FRICTION, share_friction
 from colangevin.optimizers.step.kernels import kernel_for, knows
 from colangevin.optimizers.step.noise import DRAWS, SEEDS
-from colangevin.optimizers.thermostats import FRICTION
-from colangevin.optimizers.torch_compat import is_sharded, local_of, stamp, version_of
 from colangevin.random import key_of
+from colangevin.torch_compat import is_sharded, local_of, stamp, version_of
 
 LARGE = 1 << 14
 """From this size on an elementwise parameter is a bucket of its own."""
@@ -270,12 +269,11 @@ class Plan:
         lr = group["lr"] if call.rates is None else call.rates[index]
         # Gradients that were kept have the weight decay of their time in them.
         decay = group["weight_decay"] if call.gradients is None else 0.0
-        adaptive = thermostats.is_adaptive(group)
-        ask: Callable[..., Any] = thermostats.dynamics if adaptive else dynamics
-        settings: Any = ask(group if call.rates is None else {**group, "lr": lr})
+        adaptive = is_adaptive(group)
+        settings = dynamics(group if call.rates is None else {**group, "lr": lr})
         if adaptive:
             refuse_other_friction(group, self._initial)
-        momentum = adaptive or not settings.is_overdamped
+        momentum = not settings.is_overdamped
         if self._attached and (adaptive, momentum) != (self.adaptive, self.momentum):
             return False
         self.settings = settings
@@ -381,7 +379,7 @@ class Plan:
         own = [p for p in self.parameters if STEP in self._state_of.get(p, EMPTY)]
         if own:
             entries = [self._state_of[p] for p in own]
-            self.friction = thermostats.share_friction(entries, initial, own[0].device)
+            self.friction = share_friction(entries, initial, own[0].device)
 
     def attach_members(self, momentum: bool, adaptive: bool, initial: Tensor | None) -> None:
         """Find what moves in an ensemble: everything, and it stays where it is."""

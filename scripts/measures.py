@@ -41,7 +41,7 @@ SUMS = ("add_scaled", ".add", ".add_", ".sub", ".sub_")
 TYPES = "TYPE_CHECKING"
 OTHER_USES = {"temperature._reading", "tempering._energy"}
 """A second derivative, and an energy."""
-ROUTES = {"step_elements": "kernel", "step_matrices": "kernel", "_by_formulas": "formulas"}
+ROUTES = {"step_elements": "kernel", "step_matrices": "kernel", "run_formulas": "formulas"}
 BEFORE = {
     "circle, eager, τ = 0": 25,
     "circle, eager, τ = 0, lr changed": 69,

@@ -2,7 +2,8 @@
 
 Fashion-MNIST at the paper's setting, as ``cola reproduce fashion-circle`` has it: circles of radius
 0.05 and 0.1 on a 784-1000-10 network, h = 0.3, γ = 1. A slack that becomes denormal freezes its
-weight, because the kick is proportional to the slack; (θ, ξ) therefore keeps |ξ| ≥ √eps·r.
+weight, because the kick is proportional to the slack; the angle φ therefore keeps √eps away from
+±π/2, so that |ξ| = r|cos φ| ≥ √eps·r.
 
     python scripts/pressed_weights.py --data /path/to/data
     python scripts/pressed_weights.py --methods c-cola-ud-oba --epochs 1 --out /tmp/record.json
@@ -49,7 +50,7 @@ def count_small(slack: Tensor, radius: float) -> dict[str, Any]:
     Example:
         >>> found = count_small(torch.tensor([1e-40, 0.5, 1e-4]), 1.0)
         >>> found["denormal"], found["below_half_of_the_floor"], found["below_a_thousandth"]
-        (1, 1, 2)
+        (1, 2, 2)
     """
     size, kind = slack.abs(), torch.finfo(slack.dtype)
     floor = math.sqrt(kind.eps) * radius
@@ -106,7 +107,7 @@ def result(ensemble: Ensemble, settings: dict[str, Any], images: fashion.Images)
     """Small slacks of both layers, losses, accuracies, and the verdict."""
     state = ensemble.state_dict()["state"]
     slacks = {
-        name: count_small(state[name]["slack"], radius)
+        name: count_small(radius * state[name]["slack"].cos(), radius)
         for name, radius in zip(LAYERS, settings["radii"], strict=True)
     }
     measured = {name: float(v) for name, v in fashion.measure(ensemble, images).items()}

@@ -126,10 +126,15 @@ def as_it_is(state: State, momentum: Vector) -> Vector:
     return momentum
 
 
-def of_angular_speed(state: State, momentum: Vector) -> Vector:
-    """p = ω(ξ, −θ)."""
-    assert state.slack is not None
-    return Vector(momentum.main * state.slack, -momentum.main * state.position)
+def of_angular_speed(radius: float | Tensor) -> Callable[[State, Vector], Vector]:
+    """p = ω(ξ, −θ) on a circle, which keeps the angle: ξ = r cos φ."""
+
+    def ambient(state: State, momentum: Vector) -> Vector:
+        assert state.slack is not None
+        slack = radius * state.slack.cos()
+        return Vector(momentum.main * slack, -momentum.main * state.position)
+
+    return ambient
 
 
 @dataclass(frozen=True)
@@ -206,8 +211,14 @@ CASES = [
     Case("unconstrained", Unconstrained, ((3, 4),), no_violation),
     Case("massive", lambda: Massive(4.0), ((3, 4),), no_violation, share=LAYOUT),
     Case("masses", lambda: Massive(MASSES), ((3, 4),), no_violation),
-    Case("circle", lambda: Circle(0.5), ((3, 4),), beyond(0.5), ambient=of_angular_speed),
-    Case("circle_radii", lambda: Circle(RADII), ((3, 4),), beyond(RADII), ambient=of_angular_speed),
+    Case("circle", lambda: Circle(0.5), ((3, 4),), beyond(0.5), ambient=of_angular_speed(0.5)),
+    Case(
+        "circle_radii",
+        lambda: Circle(RADII),
+        ((3, 4),),
+        beyond(RADII),
+        ambient=of_angular_speed(RADII),
+    ),
     Case("sphere", lambda: Sphere(0.8), ((2, 3),), beyond_norm(0.8)),
     Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((2, 3),), off_norm(1.3)),
     Case(
@@ -241,7 +252,7 @@ CASES = [
         ((6, 2),),
         beyond(RADII.repeat_interleave(2, 0)),
         share=LAYOUT,
-        ambient=of_angular_speed,
+        ambient=of_angular_speed(RADII.repeat_interleave(2, 0)),
     ),
     Case(
         "sphere_blocks",

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "colangevin"
 
 LAYERS = [
-    {"errors", "checks", "threads"},
+    {"errors", "checks", "threads", "torch_compat"},
     {"lab.data", "lab.models", "lab.machine"},
     {"constraints", "random"},
     {"integrators"},

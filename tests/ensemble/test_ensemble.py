@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import colangevin as cl
-from colangevin.ensemble.streams import batch_orders
+from colangevin.ensemble.data import batch_orders
 
 SEEDS = [3, 5, 8]
 INPUTS = torch.randn(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

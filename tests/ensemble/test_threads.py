@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import colangevin as cl
-from colangevin.ensemble.effort import Effort
+from colangevin.ensemble.gradients import Gradients
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,8 @@ def test_threads_are_chosen_by_the_work(width: int, threads: int) -> None:
 
 
 def test_layers_without_a_count_are_no_little_work() -> None:
-    with Effort(nn.LSTM(64, 300, batch_first=True)).threads(torch.zeros(64, 5, 64), 1, shared=True):
+    found = Gradients(nn.LSTM(64, 300, batch_first=True), None, compile=None, seed=0)
+    with found.threads(torch.zeros(64, 5, 64), 1, shared=True):
         assert torch.get_num_threads() == 2
 
 

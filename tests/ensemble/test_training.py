@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import colangevin as cl
 from colangevin.ensemble import gradients
-from colangevin.ensemble.streams import Stream, batch_orders, random_bits
+from colangevin.ensemble.data import Stream, batch_orders, random_bits
 
 POINTS = torch.randn(40, 2, generator=torch.Generator().manual_seed(1))
 TARGETS = POINTS.sum(dim=1, keepdim=True)

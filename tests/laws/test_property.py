@@ -194,7 +194,7 @@ def test_degrees_of_freedom_for_any_shape(problem: tuple[Constraint, Size], seed
     position = bound.place(bound.to_batch(raw))
     state = State(position, slack=bound.lift(position))
     freedom = constraint.degrees_of_freedom([shape])
-    ambient = of_angular_speed if isinstance(constraint, Circle) else as_it_is
+    ambient = of_angular_speed(bound.radius) if isinstance(bound, Circle) else as_it_is
     assert trace_of_projector(bound, state, ambient) == pytest.approx(freedom, abs=1e-8)
     assert 0 <= freedom <= math.prod(shape)
 

@@ -20,7 +20,7 @@ SEEDS = array("q", [SEED])
 
 
 class Bounded(Circle):
-    """The circle with the bound that the kernel keeps: |θ| ≤ r, |ξ| ≥ √ε r."""
+    """The circle with the bounds that the kernel keeps: |θ| ≤ r, φ not within √ε of ±π/2."""
 
     def drift(self, state: State, step: Scalar) -> State:
         return self._keep(super().drift(state, step))
@@ -35,9 +35,11 @@ class Bounded(Circle):
         bound = torch.as_tensor(radius, dtype=x.dtype)
         above = bound.double() > torch.as_tensor(self.radius, dtype=torch.float64)
         bound = torch.where(above, torch.nextafter(bound, torch.zeros_like(bound)), bound)
-        floor = torch.as_tensor(math.sqrt(torch.finfo(x.dtype).eps) * radius, dtype=x.dtype)
-        short = torch.where(y.abs() < floor, torch.copysign(floor.expand_as(y), y), y)
-        return state._replace(position=torch.clamp(x, -bound, bound), slack=short)
+        floor, quarter = math.sqrt(torch.finfo(x.dtype).eps), torch.tensor(math.pi / 2).to(x.dtype)
+        side = torch.where(y.abs() < quarter, quarter - floor, quarter + floor)
+        apart = torch.where((y.abs() - quarter).abs() < floor, torch.copysign(side, y), y)
+        assert float(apart.abs().max() if y.numel() else 0.0) <= math.pi + 1e-6
+        return state._replace(position=torch.clamp(x, -bound, bound), slack=apart)
 
 
 def flatten(actions: Sequence[Action]) -> tuple[list[int], list[float]]:
@@ -86,9 +88,9 @@ def piece(
         if geometry == "radii":
             radius = (0.05 + randn().abs()).to(dtype)
         constraint = Bounded(radius)
-        angle = 3 * randn()
+        angle = torch.remainder(3 * randn() + math.pi, 2 * math.pi) - math.pi
         angle[:1] = math.pi / 2
-        position, slack = (radius * angle.sin()).to(dtype), (radius * angle.cos()).to(dtype)
+        position, slack = (radius * angle.sin()).to(dtype), angle.to(dtype)
     state = State(position.to(dtype), (0.5 * randn()).to(dtype), slack)
     return Piece(state, randn().to(dtype), constraint, ordinal, weight_decay)
 

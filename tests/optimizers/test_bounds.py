@@ -111,6 +111,12 @@ def test_a_pressed_weight_of_a_general_constraint_comes_back(momentum: float) ->
     there_and_back("general", momentum, torch.float32, lr=0.2, count=200)
 
 
+def smallest_slack(optimizer: cl.CoLA, weight: nn.Parameter, kind: str) -> float:
+    """A circle of radius 1 keeps the angle."""
+    kept = optimizer.state[weight]["slack"]
+    return float((kept.cos() if kind == "circle" else kept).abs().min())
+
+
 def there_and_back(kind: str, momentum: float, dtype: torch.dtype, lr: float, count: int) -> None:
     weight = nn.Parameter(torch.tensor([[0.1]], dtype=dtype))
     constraint = INEQUALITIES[kind](1.0)
@@ -118,10 +124,10 @@ def there_and_back(kind: str, momentum: float, dtype: torch.dtype, lr: float, co
     steps(optimizer, weight, lambda: -torch.ones(1, 1, dtype=dtype), count)
     pressed = weight.item()
     assert 0.99 < pressed <= 1.0 + 1e-6
-    assert optimizer.state[weight]["slack"].abs().min().item() >= 1e-8
+    assert smallest_slack(optimizer, weight, kind) >= 1e-8
     steps(optimizer, weight, lambda: torch.ones(1, 1, dtype=dtype), count)
     assert pressed - weight.item() > 0.1
-    assert optimizer.state[weight]["slack"].abs().min().item() >= 1e-8
+    assert smallest_slack(optimizer, weight, kind) >= 1e-8
     assert optimizer.violation()[0].residual < 1e-5
 
 

@@ -30,13 +30,57 @@ def test_one_kick_turns_a_weight_by_any_angle(dtype: torch.dtype, fused: bool | 
 
 
 @every_route
+def test_float32_stays_near_float64(fused: bool | None) -> None:
+    """1,000 steps; half of the weights are pressed against their bound."""
+    radius, found = 0.3, []
+    for dtype in (torch.float32, torch.float64):
+        generator = torch.Generator().manual_seed(3)
+        draw = torch.rand(2, 1000, generator=generator, dtype=torch.float64) * 2.0 - 1.0
+        weight = nn.Parameter((0.9 * radius * draw[0]).to(dtype))
+        goal = (2.0 * radius * draw[1]).to(dtype)
+        constraint = cl.Circle(radius)
+        optimizer = cl.CoLA([weight], lr=0.01, momentum=0.9, constraint=constraint, fused=fused)
+        for _ in range(1000):
+            weight.grad = weight.detach() - goal
+            optimizer.step()
+        found.append(weight.detach().double())
+    error = (found[0] - found[1]).abs() / radius
+    assert float(error.quantile(0.99)) <= 1e-5
+    assert float(found[0].abs().max()) <= radius
+
+
+@every_dtype
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_what_is_written_to_data_is_the_same_in_both_routes(dtype, momentum) -> None:
+    """torch does not record it: it was 0.1005 by the kernel and 0.145 by the formulas."""
+    found = []
+    for fused in (None, False):
+        weight = nn.Parameter(torch.tensor([0.45, -0.2, 0.3], dtype=dtype))
+        constraint = cl.Circle(0.5)
+        optimizer = cl.CoLA(
+            [weight], lr=0.01, momentum=momentum, constraint=constraint, fused=fused
+        )
+        for step in range(6):
+            if step == 3:
+                weight.data[:2] = 0.1
+            weight.grad = torch.full((3,), 0.05, dtype=dtype)
+            optimizer.step()
+        found.append(weight.detach())
+    tolerance = 1e-6 if dtype == torch.float32 else 1e-13
+    torch.testing.assert_close(found[0], found[1], rtol=0.0, atol=tolerance)
+    if momentum:  # the angle is what counts
+        assert float(found[0][0]) > 0.44 and float(found[0][1]) < -0.19
+
+
+@every_route
 @every_dtype
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("constraint", [None, cl.Circle(0.9)], ids=["free", "circle"])
-def test_kernel_and_formulas_answer_alike(constraint, bad, dtype, fused) -> None:
+def test_kernel_and_formulas_answer_alike(constraint, momentum, bad, dtype, fused) -> None:
     """A weight whose gradient was not finite is NaN or infinite, as with SGD; others are not."""
     weight = nn.Parameter(torch.full((2,), 0.3, dtype=dtype))
-    optimizer = cl.CoLA([weight], lr=0.01, momentum=0.9, constraint=constraint, fused=fused)
+    optimizer = cl.CoLA([weight], lr=0.01, momentum=momentum, constraint=constraint, fused=fused)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for step in range(6):

@@ -135,9 +135,9 @@ class TestWholeGroups:
         check_group(make(**changes))
 
     @pytest.mark.parametrize(
-        "friction", [-0.3, torch.tensor(-0.3), torch.tensor([0.1, 0.2], dtype=torch.float64)]
+        "friction", [-0.3, torch.tensor(-0.3), torch.tensor(0.1, dtype=torch.float64)]
     )
-    def test_good_friction_variables(self, friction: object) -> None:
+    def test_good_initial_frictions(self, friction: object) -> None:
         check_group(adaptive(friction=friction))
 
     def test_infinite_friction(self) -> None:
@@ -186,7 +186,7 @@ class TestWholeGroups:
             (adaptive(friction=INF), ValueError, "friction"),
             (adaptive(friction=torch.tensor(NAN)), ValueError, "friction"),
             (adaptive(friction=torch.ones(2, 2)), TypeError, "friction"),
-            (adaptive(friction=torch.tensor(1)), TypeError, "friction"),
+            (adaptive(friction=torch.tensor([0.1, 0.2])), TypeError, "friction"),
             (adaptive(friction=torch.ones(0)), TypeError, "friction"),
             (langevin(seed=-1), ValueError, "seed"),
             (langevin(seed=2**63), ValueError, "seed"),
@@ -242,10 +242,10 @@ class TestANewOption:
             weight.grad = torch.ones(2)
             optimizer.step()
         plan = optimizer._plans[0]
-        kept = plan._values
+        kept = plan._others
         optimizer.param_groups[0]["patience"] = 4
         optimizer.step()
-        assert optimizer._plans[0] is plan and plan._values != kept
+        assert optimizer._plans[0] is plan and plan._others != kept
 
     def test_is_compared_between_replicas(self) -> None:
         group = cl.CoLA([nn.Parameter(torch.ones(2))], lr=0.1).param_groups[0]

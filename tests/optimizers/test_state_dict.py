@@ -332,3 +332,13 @@ class TestRefusals:
         sgd = torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=0.1)
         second = cl.CoLA([nn.Parameter(torch.zeros(2))], lr=0.1)
         self.refuse(second, sgd.state_dict(), "group 0 .* no constraint")
+
+
+def test_the_slack_of_an_earlier_version_is_not_taken_for_an_angle():
+    weight = nn.Parameter(torch.full((2,), 0.3))
+    optimizer = cl.CoLA([weight], lr=0.1, momentum=0.9, constraint=cl.Circle(0.5))
+    saved = optimizer.state_dict()
+    optimizer.load_state_dict(saved)
+    del saved["param_groups"][0]["constraint"]["keeps"]
+    with pytest.raises(ValueError, match="'keeps': 'angle'"):
+        optimizer.load_state_dict(saved)

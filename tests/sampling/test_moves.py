@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import colangevin as cl
-from colangevin.ensemble.streams import Stream, random_bits
+from colangevin.ensemble.data import Stream, random_bits
 from colangevin.integrators.scheme import Overdamped
 from colangevin.optimizers.step.bucket import MOMENTUM
 from colangevin.optimizers.step.noise import Noise

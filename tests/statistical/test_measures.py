@@ -106,7 +106,7 @@ def circle(kappa: float = 1.0) -> Case:
                 ((1 + moment(2 * kappa, 2)) / 2,),
             ),
             # The slack goes round the circle: both of its signs are equally likely.
-            "slack": Known(lambda s: s.slack / radius, 0.0),
+            "slack": Known(lambda s: s.slack.cos(), 0.0),
         },
     )
 

@@ -110,11 +110,11 @@ def underdamped_moments(
     angle, omega, _ = torch.from_numpy(points).unbind(dim=1)
     shape = (len(t), len(speed), len(x))
     dynamics = Dynamics(step**2, math.exp(-friction * step), 1.0, parse(word, delayed))
-    start = State(angle.cos(), -omega / step, angle.sin())
+    start = State(angle.cos(), -omega / step, math.pi / 2 - angle)
     actions = dynamics.actions(first=False)
     end = advance(Circle(1.0), start, gradient(start.position), actions, injected(points[:, 2:]))
     assert end.momentum is not None and end.slack is not None
-    z = (end.position + 1j * end.slack).numpy().reshape(shape)
+    z = (end.position + 1j * end.slack.cos()).numpy().reshape(shape)
     weighted = hermite(-step * end.momentum.numpy().reshape(shape), degree) * weight[:, None]
     # Means over the noise of exp(ik alpha) He_n(omega), then their expansion at the start.
     k = np.arange(-modes, modes + 1)
@@ -152,8 +152,8 @@ def cosine(word: str, potential: str, step: float, **options: float | bool) -> f
         loop = Loop(
             Circle(1.0),
             gradient,
-            at=lambda t: State(t.cos(), slack=t.sin()),
-            wave=lambda s: s.position + 1j * s.slack,
+            at=lambda t: State(t.cos(), slack=math.pi / 2 - t),
+            wave=lambda s: s.position + 1j * s.slack.cos(),
             normals=2,
         )
         moments = overdamped_moments(loop, step, **options)

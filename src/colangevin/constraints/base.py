@@ -144,13 +144,6 @@ def add_scaled(x: Tensor, y: Tensor, factor: Scalar, out: Tensor | None = None) 
     return torch.add(x, y, alpha=factor, **({} if out is None else {"out": out}))
 
 
-def affine(x: Tensor, offset: Scalar, slope: Scalar) -> Tensor:
-    """offset + slope · x, likewise."""
-    if isinstance(slope, Tensor) or isinstance(offset, Tensor):
-        return x * slope + offset
-    return torch.rsub(x, offset, alpha=-slope)
-
-
 def overwrite(old: State, new: State) -> State:
     """Write a new state into the tensors of an old one, where it has any."""
     kept: list[Any] = []
@@ -366,9 +359,19 @@ class Constraint(ABC):
     def lift(self, position: Tensor) -> Tensor | None:
         """The slack that belongs to a feasible position (None for equalities).
 
-        It has the shape of the batch if ``elementwise``, else the copies come first.
+        It has the shape of the batch if ``elementwise``, else the copies come first. A geometry may
+        keep another coordinate in its place, from which ``slack_of`` makes it.
         """
         return None
+
+    def lift_again(self, position: Tensor, old: Tensor) -> Tensor | None:
+        """``lift`` for a position that was changed: on the side, ξ < 0 or not, of its old slack."""
+        slack = self.lift(position)
+        return None if slack is None else torch.copysign(slack, old)
+
+    def slack_of(self, state: State) -> Tensor | None:
+        """ξ of a state: its slack, unless a geometry keeps another coordinate in its place."""
+        return state.slack
 
     def narrow(self, position: Tensor, dtype: torch.dtype) -> Tensor:
         """Positions in the lower precision of a parameter."""

@@ -18,12 +18,10 @@ from colangevin.constraints.base import (
     Scalar,
     State,
     Vector,
-    affine,
+    add_scaled,
     check_scale,
-    flat,
     like,
     rows_of,
-    tame,
     within,
 )
 from colangevin.constraints.sums import Alone, Cut
@@ -32,14 +30,17 @@ from colangevin.errors import ConstraintError
 INSIDE = 0.9
 """Where the largest weight of an out-of-range tensor is put, as a fraction of the radius.
 
-On the boundary itself the slack is 0, the kick Gξ/r² vanishes, and at temperature 0 the
-weight would never leave.
+On the boundary itself cos φ is 0, the kick G cos φ/r vanishes, and at temperature 0 the weight
+would never leave.
 """
 SLIGHT = 0.004
 """Up to this relative excess weights are clipped: they were rounded, as in bfloat16."""
 INITIAL = "initial"
-SMALL = 0.5
-"""Angles, in radians, up to which a rational function of them is right to rounding."""
+QUARTER = math.pi / 2
+NEAR = 1.5
+"""Angles, in radians, up to which a weight is not near its bound."""
+TURN = (6.28125, 0.0019353071795864769)
+"""2π in two parts: small multiples of the first are exact, in every dtype."""
 RADIUS = "radius"
 
 
@@ -47,10 +48,11 @@ RADIUS = "radius"
 class Circle(Constraint):
     """|θ_i| ≤ r_i for every weight, as θ² + ξ² = r² with a slack ξ (4.2).
 
-    The tangent space is one-dimensional, p = ω(ξ, −θ), so the momentum is kept as the
-    angular speed ω. A rotates (θ, ξ) by ωh; B is ω ← ω − hGξ/r²; the noise of O is R/r.
-    No weight ever exceeds its radius. The slack never falls below √eps · r, so a weight that is
-    pressed against its bound can leave it.
+    A point of the circle is kept as its angle φ, θ = r sin φ and ξ = r cos φ, and the momentum
+    p = ω(ξ, −θ) as the angular speed ω. A is φ ← φ + ωh; B is ω ← ω − hG cos φ/r; the noise of O
+    is R/r. ``State.slack`` is φ, from −π to π: θ is a function of it, so what is written to θ alone
+    is lost with the next drift. No weight ever exceeds its radius. φ is never nearer to ±π/2 than
+    √eps, so a weight that is pressed against its bound can leave it.
 
     Args:
         radius: a positive number, or a tensor of them that broadcasts to the weight, or
@@ -74,7 +76,6 @@ class Circle(Constraint):
     factor: float = field(default=2.0, repr=False)
     blocks: int = field(default=1, kw_only=True)
     _inverse: float | Tensor = field(init=False, repr=False)
-    _inverse_square: float | Tensor = field(init=False, repr=False)
     elementwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -87,7 +88,6 @@ class Circle(Constraint):
         # Divisions are made once, and exactly: in a kernel they cost more than the memory.
         exact = radius.double() if isinstance(radius, Tensor) else radius
         object.__setattr__(self, "_inverse", 1.0 / exact)
-        object.__setattr__(self, "_inverse_square", 1.0 / exact / exact)
 
     # --- layout -------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Circle(Constraint):
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
         if isinstance(self.radius, Tensor):
             return tensor
-        return tensor.flatten(batch_dims) if batch_dims else flat(tensor)
+        return tensor if tensor.dim() == 1 and not batch_dims else tensor.flatten(batch_dims)
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         return batch.reshape(shape)
@@ -129,7 +129,8 @@ class Circle(Constraint):
         return replace(self, radius=radius, blocks=1)
 
     def describe(self) -> dict[str, Any]:
-        own = {"kind": "Circle", "radius": self.radius}
+        # The last one tells a state dict apart that has the slack in the place of the angle.
+        own = {"kind": "Circle", "radius": self.radius, "keeps": "angle"}
         if isinstance(self.radius, str):
             own["factor"] = self.factor
         return own if self.blocks == 1 else {**own, "blocks": self.blocks}
@@ -205,7 +206,17 @@ class Circle(Constraint):
         # (r − θ)(r + θ) keeps full accuracy near the boundary, where r² − θ² cancels. On it
         # the slack is rounding's size, because a weight with none would never leave.
         floor = torch.finfo(position.dtype).eps * (radius * radius)
-        return ((radius - position) * (radius + position)).clamp_min(floor).sqrt()
+        slack = ((radius - position) * (radius + position)).clamp_min(floor).sqrt()
+        return torch.atan2(position, slack)
+
+    def lift_again(self, position: Tensor, old: Tensor) -> Tensor:
+        angle = self.lift(position)
+        across = torch.full_like(angle, math.pi).copysign(angle) - angle
+        return torch.where(old.abs() > QUARTER, across, angle)
+
+    def slack_of(self, state: State) -> Tensor:
+        assert state.slack is not None
+        return torch.cos(state.slack).mul_(self._radius(state.slack))
 
     def narrow(self, position: Tensor, dtype: torch.dtype) -> Tensor:
         bound = self.bound(dtype, position.device)
@@ -217,16 +228,16 @@ class Circle(Constraint):
         return (position.square() - radius * radius).clamp_min(0.0)
 
     def residual(self, state: State) -> Tensor:
+        """θ/r − sin φ."""
         assert state.slack is not None
-        radius = self._radius(state.position)
-        return (state.position / radius).square() + (state.slack / radius).square() - 1.0
+        return state.position / self._radius(state.position) - torch.sin(state.slack)
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         assert state.slack is not None
-        along = vector * state.slack
+        along = torch.cos(state.slack).mul_(vector)
         if slack is not None:
-            along = along - slack * state.position
-        return Vector(along * like(self._inverse_square, vector))
+            along.sub_(torch.sin(state.slack).mul_(slack))
+        return Vector(along.mul_(like(self._inverse, vector)))
 
     def impulse(
         self,
@@ -240,75 +251,47 @@ class Circle(Constraint):
         assert state.slack is not None
         speed = None
         if gradient is not None:
-            speed = (gradient * state.slack).mul_(like(self._inverse_square, gradient) * weight)
+            speed = torch.cos(state.slack).mul_(gradient)
+            speed.mul_(like(self._inverse, gradient) * weight)
         if draw is not None:
             noise = draw(state.position) * (like(self._inverse, state.position) * scale)
             speed = noise if speed is None else speed.add_(noise)
         return Vector(torch.zeros_like(state.position) if speed is None else speed)
 
     def drift(self, state: State, step: Scalar) -> State:
-        """Rotate (θ, ξ) by ωh, and take off what rounding has added to its length.
+        """φ ← φ + ωh, written over the tensors of ``state``."""
+        assert state.slack is not None and state.momentum is not None
+        add_scaled(state.slack, state.momentum, step, out=state.slack)
+        return self._settle(state)
 
-        Repeated rotations leave the circle at float32. A factor 1 + e = 3/2 − |q|²/2r², which
-        is one Newton step for r/|q|, brings it back; e ≥ −3/4 keeps it positive far away. What
-        is added to q is (e − (1 + e)(1 − cos)) q and a sine's share of its orthogonal: both are
-        small, and so is their rounding.
-        """
-        position, slack = state.position, state.slack
-        assert slack is not None
-        along, across = self._change(state, step)
-        return self._hold(
-            state,
-            torch.addcmul(position, along, position).addcmul_(across, slack),
-            torch.addcmul(slack, along, slack).addcmul_(across, position, value=-1.0),
-        )
-
-    def drift_(self, state: State, step: Scalar) -> State:
-        """The same numbers as ``drift``, with fewer passes over memory."""
-        position, slack = state.position, state.slack
-        assert slack is not None
-        along, across = self._change(state, step)
-        moved = torch.addcmul(position, along, position).addcmul_(across, slack)
-        slack.addcmul_(along, slack).addcmul_(across, position, value=-1.0)
-        bound: Any = self.bound(position.dtype, position.device)
-        torch.clamp(moved, -bound, bound, out=position)
-        size = torch.abs(slack, out=along).clamp_min_(self._floor(position))
-        torch.copysign(size, slack, out=slack)
-        return state
-
-    def _change(self, state: State, step: Scalar) -> tuple[Tensor, Tensor]:
-        """How much of q itself and of its orthogonal a drift adds to it."""
-        position, slack, momentum = state.position, state.slack, state.momentum
-        assert slack is not None and momentum is not None
-        half = like(self._inverse_square, position) * 0.5
-        bounded = affine((position * position).addcmul_(slack, slack), 1.25, -half).relu_()
-        up, down = half_tangent(momentum, step)
-        versed = affine(bounded, 0.5, 2.0).mul_(up).div_((up * up).addcmul_(down, down))
-        return bounded.sub_(0.75).addcmul_(versed, up, value=-1.0), versed.mul_(down)
-
-    def _hold(self, state: State, position: Tensor, slack: Tensor) -> State:
-        """No weight beyond its radius, and no slack that is too small to grow again."""
-        bound = self.bound(position.dtype, position.device)
-        return state._replace(
-            position=within(position, bound),
-            slack=slack.abs().clamp_min_(self._floor(position)).copysign_(slack),
-        )
-
-    def _floor(self, position: Tensor) -> float | Tensor:
-        """The smallest slack."""
-        return self._radius(position) * math.sqrt(torch.finfo(position.dtype).eps)
+    def euler(
+        self, state: State, gradient: Tensor, step: Scalar, scale: Scalar, draw: Draw | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """That of (θ, ξ)."""
+        here = state._replace(slack=self.slack_of(state))
+        return super().euler(here, gradient, step, scale, draw)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
-        """(θ, ξ) ← r (θ̄, ξ̄) / |(θ̄, ξ̄)|: (4.47) with atan2 in the place of arctan."""
-        assert slack is not None
-        position = tame(position)
-        length = (position * position).addcmul_(slack, slack)
-        norm = length.rsqrt_().mul_(self._radius(position))
-        return self._hold(state, position.mul_(norm), norm.mul_(slack))
+        """(4.47) with atan2 in the place of arctan, written over the tensors of ``state``."""
+        assert slack is not None and state.slack is not None
+        # 0 · θ is NaN where θ is not finite, whose angle would look like any other.
+        state.slack.copy_(torch.atan2(position, slack)).add_(position, alpha=0.0)
+        return self._settle(state)
+
+    def _settle(self, state: State) -> State:
+        """The weights of new angles, which are wrapped and held away from ±π/2."""
+        angle, position = state.slack, state.position
+        assert angle is not None
+        # Nearly always there is nothing to do, but a GPU would have to wait for the answer.
+        if not angle.is_cpu or not angle.numel() or not float(angle.abs().amax()) <= NEAR:
+            hold_(wrap_(angle))
+        bound: Any = self.bound(position.dtype, position.device)
+        torch.sin(angle, out=position).mul_(self._radius(position)).clamp_(-bound, bound)
+        return state
 
     def ambient_momentum(self, state: State) -> Tensor:
-        assert state.momentum is not None and state.slack is not None
-        return state.momentum * state.slack
+        assert state.momentum is not None
+        return state.momentum * self.slack_of(state)
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
         return sum(shape.numel() for shape in shapes)
@@ -319,8 +302,8 @@ class Circle(Constraint):
 
     def cotangency(self, state: State) -> Tensor:
         """∇gᵀp of the momentum p = ω(ξ, −θ)."""
-        position, slack, speed = state.position, state.slack, state.momentum
-        assert slack is not None and speed is not None
+        position, slack, speed = state.position, self.slack_of(state), state.momentum
+        assert speed is not None
         size = (speed * self._radius(speed) ** 2).abs().clamp_min(torch.finfo(speed.dtype).tiny)
         return (position * (speed * slack) - slack * (speed * position)) / size
 
@@ -340,28 +323,31 @@ def _below(radius: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(near.double() > radius, lower, near)
 
 
-def half_tangent(speed: Tensor, time: Scalar) -> tuple[Tensor, Tensor]:
-    """N and D with N/D = tan(a/2) for the angle a = speed · time.
-
-    A rotation is made of them with one division: with v = 2N/(N² + D²) its sine is vD and its
-    cosine 1 − vN. So it has unit length, whatever N and D are, and A stays reversible.
-
-    In float32 on a CPU sine and cosine would cost more than all the rest of a step. Where all
-    angles are small, as in nearly all steps, the Padé approximant N = a(5 − a²/12), D = 10 − a²
-    stands for them, which is right to rounding there.
+def wrap_(angle: Tensor) -> Tensor:
+    """The same angles from −π to π, in place. An absurd one stays finite.
 
     Example:
-        >>> half_tangent(torch.tensor(0.0), 1.0)
-        (tensor(0.), tensor(10.))
+        >>> wrap_(torch.tensor([3.0, 4.0, 2e30]))
+        tensor([ 3.0000, -2.2832,  3.1416])
     """
-    angle = speed * time
-    if angle.dtype is torch.float32 and angle.is_cpu and angle.numel():
-        square = angle * angle
-        if float(square.amax()) <= SMALL * SMALL:
-            down = torch.rsub(square, 10.0)
-            return torch.rsub(square, 5.0, alpha=1.0 / 12.0).mul_(angle), down
-    half = angle.mul_(0.5)
-    return torch.sin(half), torch.cos(half)
+    turns = (angle * (0.5 / math.pi)).round_()
+    for part in TURN:
+        angle.sub_(turns, alpha=part)
+    return angle.clamp_(-math.pi, math.pi)
+
+
+def hold_(angle: Tensor) -> Tensor:
+    """Angles not nearer to ±π/2 than √eps, in place: there is no kick where cos φ is 0.
+
+    Example:
+        >>> hold_(torch.tensor([1.0, torch.pi / 2])).cos() > 3e-4
+        tensor([True, True])
+    """
+    size = angle.abs()
+    rest = torch.rsub(size, QUARTER)
+    least = torch.full_like(rest, math.sqrt(torch.finfo(angle.dtype).eps))
+    edge = torch.rsub(least.copysign(rest), QUARTER)
+    return angle.copy_(torch.where(rest.abs() < least, edge, size).copysign_(angle))
 
 
 def check_radius(radius: object) -> float | Tensor | str:

@@ -18,7 +18,6 @@ from colangevin.constraints.base import (
     Vector,
     add_scaled,
     check_scale,
-    flat,
     like,
     rows_of,
 )
@@ -42,7 +41,7 @@ class Unconstrained(Constraint):
         return ()
 
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
-        return tensor.flatten(batch_dims) if batch_dims else flat(tensor)
+        return tensor if tensor.dim() == 1 and not batch_dims else tensor.flatten(batch_dims)
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         return batch.reshape(shape)
@@ -141,7 +140,7 @@ class Massive(Unconstrained):
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
         if isinstance(self.mass, Tensor):
             return tensor
-        return tensor.flatten(batch_dims) if batch_dims else flat(tensor)
+        return tensor if tensor.dim() == 1 and not batch_dims else tensor.flatten(batch_dims)
 
     def part(
         self, shape: torch.Size, first: Sequence[int], size: Sequence[int], over: Alone

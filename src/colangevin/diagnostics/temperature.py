@@ -13,8 +13,9 @@ from colangevin import checks
 from colangevin.constraints import Unconstrained
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers.cola import CoLA
+from colangevin.optimizers.options import is_adaptive
 from colangevin.optimizers.step.execute import degrees_of_freedom
-from colangevin.optimizers.thermostats import is_adaptive
+from colangevin.optimizers.step.friction import friction_of
 from colangevin.optimizers.violation import moved_buckets
 
 
@@ -59,13 +60,15 @@ def _kinetic(optimizer: CoLA, index: int) -> float | None:
 def friction_variable(optimizer: CoLA) -> list[float | None]:
     """For each group with an adaptive thermostat ξ, None for the others.
 
+    ξ is state of the group's parameters; the group's option ``friction`` is its initial value.
+
     Example:
         >>> weight = torch.nn.Parameter(torch.zeros(3))
         >>> friction_variable(CoLA([weight], lr=0.01, thermostat="adaptive"))
         [0.0]
     """
-    groups = optimizer.param_groups
-    return [float(group["friction"]) if is_adaptive(group) else None for group in groups]
+    groups, state = optimizer.param_groups, optimizer.state
+    return [friction_of(group, state) if is_adaptive(group) else None for group in groups]
 
 
 class Configurational(NamedTuple):

@@ -12,17 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colangevin.ensemble import members, saving
-from colangevin.ensemble.diverging import Removal, select, sound
-from colangevin.ensemble.effort import Effort
-from colangevin.ensemble.evaluating import evaluate
+from colangevin.ensemble import members
+from colangevin.ensemble.data import Points, batches_of
 from colangevin.ensemble.gradients import Found, Gradients, Loss, Penalty
 from colangevin.ensemble.groups import groups_of
 from colangevin.ensemble.moving import move
-from colangevin.ensemble.scheduling import MembersOptimizer
-from colangevin.ensemble.settings import OPTIONS, all_wanted, spread
-from colangevin.ensemble.sources import Points, source_of
-from colangevin.ensemble.training import History, fit
+from colangevin.ensemble.settings import OPTIONS, spread, wanted
+from colangevin.ensemble.state import Removal, pack, select, sound, unpack
+from colangevin.ensemble.train import History, MembersOptimizer, evaluate, fit
 from colangevin.ensemble.violations import MemberViolation, violation_of_members
 from colangevin.errors import DivergenceWarning, ProjectionWarning
 from colangevin.optimizers.step.execute import execute
@@ -92,21 +89,16 @@ class Ensemble:
         if method is not None and (rules or options):
             raise ValueError("give method, or rules and options, not both")
         self._options = self._checked(options)
-        self._by_method = method is not None
-        self._ready = bool(options) or self._by_method
+        self._ready = bool(options) or method is not None
         own = spread(self._options, len(self.seeds))
         methods = members.methods_of(rules or {}, own, self.seeds)
-        if method is not None:
-            methods = [method] * len(self.seeds)
+        methods = methods if method is None else [method] * len(methods)
         modules = [members.make(factory, seed) for seed in self.seeds]
-        optimizers = [
-            members.optimizer_of(*each) for each in zip(methods, modules, self.seeds, strict=True)
-        ]
+        optimizers = list(map(members.optimizer_of, methods, modules, self.seeds))
         self._template = modules[0]
-        named: list[dict[Tensor, str]] = [
-            {p: name for name, p in module.named_parameters()} for module in modules
-        ]
-        self._groups = groups_of(optimizers, named)
+        names: list[dict[Tensor, str]]
+        names = [{p: name for name, p in module.named_parameters()} for module in modules]
+        self._groups = groups_of(optimizers, names)
         self._learned, self._buffers = members.stack(modules)
         trained = {name for group in self._groups for name in group.names}
         self._frozen = {n: self._learned.pop(n) for n in list(self._learned) if n not in trained}
@@ -118,7 +110,6 @@ class Ensemble:
         self._state: dict[Tensor, dict[str, Any]] = {}
         self._optimizer: MembersOptimizer | None = None
         self._gradients = Gradients(self._template, penalty, compile, self.seeds[0])
-        self._effort = Effort(self._template)
         for group in self._groups:
             group.check()
         self._lay_out()
@@ -165,7 +156,7 @@ class Ensemble:
         overdamped = [part.momentum for part in self._groups]
         try:
             for part in self._groups:
-                part.set(all_wanted(own, part.options, self._ready))
+                part.set(wanted(own, part.options, self._ready))
                 part.check()
             if self.steps and overdamped != [part.momentum for part in self._groups]:
                 raise ValueError("a training cannot go from overdamped to underdamped, or back")
@@ -194,7 +185,7 @@ class Ensemble:
         Raises:
             ConvergenceError: a projection failed; nothing has been changed.
         """
-        with self._effort.threads(inputs, len(self), shared):
+        with self._gradients.threads(inputs, len(self), shared):
             found = self.slopes(loss, inputs, targets, shared=shared)
             self.walk(found)
         return found.losses.detach()
@@ -287,8 +278,8 @@ class Ensemble:
             The mean loss of every member, NaN for removed ones: [seeds].
         """
         sums, count = torch.zeros(len(self.seeds), dtype=torch.float64), 0
-        source = source_of(inputs, targets, batch_size, per_member, len(self.seeds))
-        for batches in source.pieces(self) if self.active else ():
+        runs = batches_of(self, inputs, targets, batch_size, per_member)
+        for batches in runs if self.active else ():
             found = [self.step(loss, *batch) for batch in batches]
             losses = torch.stack(found)
             sums[self.active] += losses.sum(dim=0).double().cpu()
@@ -489,7 +480,7 @@ class Ensemble:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a training needs to go on exactly; loads with ``weights_only``."""
-        return saving.pack(self)
+        return pack(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where ``state_dict`` was taken, in an ensemble of the same seeds and rules.
@@ -499,4 +490,4 @@ class Ensemble:
         Raises:
             ValueError: if it is of other seeds, parameters or constraints; nothing is changed.
         """
-        saving.unpack(self, state)
+        unpack(self, state)

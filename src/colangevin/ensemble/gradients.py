@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import types
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -19,10 +21,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from colangevin.native import turned
+from colangevin.threads import multiply_adds_of, threads_for
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 Tensors: TypeAlias = "dict[str, Tensor]"
 Penalty: TypeAlias = Callable[[Tensors], Tensor]
+Names: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
+"""Of the parameters that are trained, and of the other parameters and the buffers."""
 
 PATIENCE = 500
 """Steps of a training after which it is taken for a long one.
@@ -69,6 +74,7 @@ class Gradients:
         # Whether the module draws numbers: unknown until the first step of a training.
         self.random: bool | None = None
         self.random_state = torch.Generator().manual_seed(seed).get_state()
+        self._work: float | None = None
 
     def __call__(
         self,
@@ -110,6 +116,23 @@ class Gradients:
         """The tensors are elsewhere now: what was compiled for them is of no use."""
         self._functions.clear()
 
+    def threads(
+        self, inputs: Tensor, members: int, shared: bool = False
+    ) -> AbstractContextManager[None]:
+        """One thread of torch where the members' forward pass is little work.
+
+        Args:
+            inputs: a batch of each member, or of all.
+            members: how many there are.
+            shared: all members have the same batch.
+        """
+        if torch.get_num_threads() == 1 or inputs.device.type != "cpu":
+            return nullcontext()
+        if self._work is None:
+            self._work = _work_of(self._template, inputs, shared)
+        total = self._work * inputs.numel() * (members if shared else 1)
+        return nullcontext() if math.isinf(total) else threads_for(int(total))
+
     def _wants_compiling(self, step: int) -> bool:
         # The first step shows whether the module draws random numbers, which must be eager.
         if self.random is not False:
@@ -117,12 +140,7 @@ class Gradients:
         return step >= PATIENCE if self.compile is None else self.compile
 
     def _function(
-        self,
-        loss: Loss,
-        names: tuple[tuple[str, ...], tuple[str, ...]],
-        tensors: Sequence[Tensor],
-        compiling: bool,
-        shared: bool,
+        self, loss: Loss, names: Names, tensors: Sequence[Tensor], compiling: bool, shared: bool
     ) -> Callable[..., Any]:
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in tensors[-2:])
         key = (_identity(loss), len(tensors[0]), shapes, compiling, shared)
@@ -137,11 +155,7 @@ class Gradients:
         return self._functions[key]
 
     def _compiled(
-        self,
-        loss: Loss,
-        names: tuple[tuple[str, ...], tuple[str, ...]],
-        tensors: Sequence[Tensor],
-        shared: bool,
+        self, loss: Loss, names: Names, tensors: Sequence[Tensor], shared: bool
     ) -> Callable[..., Any] | None:
         """The compiled function; None, announced once, where there is no compiler."""
         model = with_small_products(self._template)
@@ -175,6 +189,39 @@ class Gradients:
         self.random = bool((after != self.random_state).any())
         self.random_state = after
         return result
+
+
+def _work_of(model: nn.Module, inputs: Tensor, shared: bool) -> float:
+    """Multiply-adds of a forward pass for each number of the input; infinity if it fails."""
+    # Recurrent and attention layers of one call have no count: take every weight once a row.
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    try:
+        batch = inputs if shared else inputs[0]
+        with evaluating(model), torch.random.fork_rng(devices=[]):
+            counted = multiply_adds_of(lambda: model(batch))
+        return max(counted, weights * len(batch)) / batch.numel()
+    except Exception:  # the step itself says what is wrong
+        return math.inf
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode, and every part of it back into its own afterwards.
+
+    Example:
+        >>> model = nn.Sequential(nn.Dropout(), nn.Dropout().eval())
+        >>> with evaluating(model):
+        ...     pass
+        >>> model[0].training, model[1].training
+        (True, False)
+    """
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
 
 
 def _identity(function: Any) -> tuple[object, ...]:
@@ -228,7 +275,7 @@ def _vectorised(
     model: nn.Module,
     loss: Loss,
     penalty: Penalty | None,
-    names: tuple[tuple[str, ...], tuple[str, ...]],
+    names: Names,
     narrow: Collection[str] = (),
     shared: bool = False,
 ) -> Callable[..., Any]:

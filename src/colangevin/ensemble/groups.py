@@ -14,10 +14,9 @@ from colangevin.constraints.base import Scalar
 from colangevin.ensemble.settings import plain, shared
 from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.recipe import FAINT, Recipe, joined
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.options import dynamics
-from colangevin.optimizers.partitioned.sgld import decay
+from colangevin.optimizers.options import dynamics, is_adaptive
+from colangevin.optimizers.partitioned.methods import decay
 from colangevin.optimizers.step.bucket import Bucket, StateOf
 from colangevin.optimizers.step.plan import Plan
 
@@ -48,11 +47,6 @@ class MemberGroup:
         self.options = [dict(group) for group in groups]
         self._ordinals = list(ordinals)
         self._geometries = [list(own) for own in geometries]
-        self.friction: Tensor | None = None
-        if self.adaptive:
-            self.friction = torch.tensor(
-                [float(group["friction"]) for group in groups], dtype=torch.float64
-            )
         self.iterations = self.fallbacks = 0
         self.resting: Tensor | None = None  # members whose gradient was not finite
         self._recipes: dict[bool, Recipe] = {}
@@ -61,7 +55,7 @@ class MemberGroup:
     @functools.cached_property
     def adaptive(self) -> bool:
         """Whether the friction is a variable, in all members."""
-        found = {thermostats.is_adaptive(group) for group in self.options}
+        found = {is_adaptive(group) for group in self.options}
         if len(found) > 1:
             raise ValueError("the members' steps are of different kinds: thermostat differs")
         return found.pop()
@@ -81,12 +75,15 @@ class MemberGroup:
         # The kernels know no adaptive thermostat; without them every parameter is a bucket.
         native = native and not self.adaptive
         self._plan = Plan(group, self._ordinals, state_of, native, members, owns)
-        self._plan.keeper = vars(self)
         self.attach()
 
     def attach(self) -> None:
         """Make the state that the settings need, and join it."""
-        self.plan.attach_members(self.momentum, self.adaptive)
+        initial = None
+        if self.adaptive:
+            numbers = [float(group["friction"]) for group in self.options]
+            initial = torch.tensor(numbers, dtype=torch.float64)
+        self.plan.attach_members(self.momentum, self.adaptive, initial)
 
     def _merged(self, index: int, tensor: Tensor) -> Constraint | None:
         found = [geometries[index] for geometries in self._geometries]
@@ -213,7 +210,7 @@ class MemberGroup:
         return torch.tensor(values, dtype=torch.float64)
 
     def _adaptive(self) -> AdaptiveDynamics:
-        scheme = thermostats.dynamics(self.options[0]).scheme
+        scheme = dynamics(self.options[0]).scheme
         lr, temperature, coupling, driving_noise = map(self._column, COLUMNS)
         return AdaptiveDynamics(lr, temperature, coupling, driving_noise, scheme)
 
@@ -236,8 +233,6 @@ class MemberGroup:
         """Keep some of the members; the tensors are laid out anew afterwards."""
         self.options = [self.options[i] for i in keep]
         self._geometries = [self._geometries[i] for i in keep]
-        if self.friction is not None:
-            self.friction = self.friction[list(keep)]
         self.resting = None
         self._forget()
 

@@ -124,13 +124,12 @@ def methods_of(
 ) -> list[Method]:
     """For each member, what makes its optimizer from its module."""
 
-    def method(index: int, own: Mapping[Any, Constraint | None]) -> Method:
-        settings = (
-            {"lr": 1.0, **options[index]} if "step_size" not in options[index] else options[index]
-        )
-        return lambda module: CoLA(parameter_groups(module, own), seed=seeds[index], **settings)
+    def method(own: Mapping[Any, Any], given: Mapping[str, Any], seed: int) -> Method:
+        step = {} if "step_size" in given else {"lr": 1.0}
+        settings = {**step, **given, "seed": seed}
+        return lambda module: CoLA(parameter_groups(module, own), **settings)
 
-    return [method(index, own) for index, own in enumerate(rules_of(rules, len(seeds)))]
+    return list(map(method, rules_of(rules, len(seeds)), options, seeds))
 
 
 def optimizer_of(method: Method, module: nn.Module, seed: int) -> CoLA:

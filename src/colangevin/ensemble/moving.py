@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from colangevin.optimizers.step.friction import FRICTION
+
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
 
@@ -24,7 +26,7 @@ def move(ensemble: Ensemble, convert: Callable[[Tensor], Tensor]) -> None:
     moved = [{name: convert(tensor) for name, tensor in table.items()} for table in tables]
     state = {
         moved[0][name]: {
-            key: convert(value) if value.dim() else value
+            key: convert(value) if value.dim() and key != FRICTION else value  # laying out moves it
             for key, value in ensemble._state[tensor].items()
         }
         for name, tensor in ensemble._learned.items()

@@ -32,62 +32,66 @@ def spread(options: Mapping[str, Any], members: int) -> list[dict[str, Any]]:
     """
     columns: dict[str, list[Any]] = {}
     for name, value in options.items():
-        several = isinstance(value, (list, tuple, range)) or (
-            isinstance(value, Tensor) and value.dim() == 1
-        )
-        if several and name not in NUMBERS:
-            raise ValueError(f"{name} cannot differ between members, got {value!r}")
-        column = [v.item() if isinstance(v, Tensor) else v for v in value] if several else []
-        if several and len(column) != members:
-            raise ValueError(f"{name} has {len(column)} values for {members} members")
-        columns[name] = column or [value] * members
+        columns[name] = [value] * members
+        if is_column(name, value, members):
+            columns[name] = [v.item() if isinstance(v, Tensor) else v for v in value]
     return [{name: columns[name][i] for name in columns} for i in range(members)]
+
+
+def is_column(name: str, value: Any, members: int) -> bool:
+    """Whether an option has one value for each member.
+
+    Raises:
+        ValueError: if it cannot differ between members, or has another number of values.
+    """
+    if not isinstance(value, (list, tuple, range, Tensor)):
+        return False
+    if isinstance(value, Tensor) and value.dim() != 1:
+        return False
+    if name not in NUMBERS:
+        raise ValueError(f"{name} cannot differ between members, got {value!r}")
+    if len(value) != members:
+        raise ValueError(f"{name} has {len(value)} values for {members} members")
+    return True
 
 
 STEP = ("lr", "momentum", "friction", "scheme", "delayed_gradient")
 """What a group knows of its step."""
 
 
-def wanted(named: Mapping[str, Any], group: Mapping[str, Any], ready: bool) -> dict[str, Any]:
-    """The settings that a member's group gets; what is not named stays as it is.
+def wanted(
+    named: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], ready: bool
+) -> list[dict[str, Any]]:
+    """The settings that each member's group gets; what is not named stays as it is.
+
+    Members with the same options share the work.
 
     Args:
-        named: options of the member; None is no wish.
-        group: its present settings, which a scheduler may have changed.
-        ready: whether the group has a step of its own already.
+        named: options of each member; None is no wish.
+        groups: their present settings, which a scheduler may have changed.
+        ready: whether the groups have a step of their own already.
 
     Raises:
         ValueError, TypeError: naming the option.
 
     Example:
         >>> group = {"lr": 0.25, "momentum": 0.9, "friction": None, "scheme": "OBA"}
-        >>> wanted({"temperature": 0.5}, group, True)["temperature"]
-        0.5
-    """
-    given = {name: value for name, value in named.items() if value is not None}
-    rest = {k: v for k, v in group.items() if k not in ("constraint", "seed", *STEP[:3])}
-    if given.keys() & {*STEP, "step_size"}:
-        return resolve(given, {**(step_of(group) if ready else {}), **rest})
-    # An lr of 0 may come from a scheduler, but cannot be given.
-    found = resolve(given, {"lr": 1.0, **rest})
-    return {name: value for name, value in found.items() if name not in STEP}
-
-
-def all_wanted(
-    named: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], ready: bool
-) -> list[dict[str, Any]]:
-    """``wanted`` of each member; those with the same options share the work.
-
-    Example:
-        >>> group = {"lr": 0.25, "momentum": 0.9, "friction": None, "scheme": "OBA"}
-        >>> [found["lr"] for found in all_wanted([{"lr": 0.5}] * 2, [group] * 2, True)]
+        >>> found = wanted([{"temperature": 0.5}] * 2, [group] * 2, ready=True)
+        >>> [settings["temperature"] for settings in found]
         [0.5, 0.5]
     """
-    return shared(
-        lambda pair: wanted(*pair, ready),
-        list(zip(named, groups, strict=True)),
-        lambda pair: (*pair[0].items(), *plain(pair[1])),
-    )
+
+    def one(pair: tuple[Mapping[str, Any], Mapping[str, Any]]) -> dict[str, Any]:
+        given = {name: value for name, value in pair[0].items() if value is not None}
+        rest = {k: v for k, v in pair[1].items() if k not in ("constraint", "seed", *STEP[:3])}
+        if given.keys() & {*STEP, "step_size"}:
+            return resolve(given, {**(step_of(pair[1]) if ready else {}), **rest})
+        # An lr of 0 may come from a scheduler, but cannot be given.
+        found = resolve(given, {"lr": 1.0, **rest})
+        return {name: value for name, value in found.items() if name not in STEP}
+
+    pairs = list(zip(named, groups, strict=True))
+    return shared(one, pairs, lambda pair: (*pair[0].items(), *plain(pair[1])))
 
 
 OWN = ("params", "names", "param_names", "constraint", "seed")

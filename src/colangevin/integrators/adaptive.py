@@ -60,6 +60,11 @@ class AdaptiveDynamics(NamedTuple):
     scheme: Scheme
 
     @property
+    def is_overdamped(self) -> bool:
+        """It always has a momentum to control."""
+        return False
+
+    @property
     def step_size(self) -> Scalar:
         """h."""
         return self.lr**0.5

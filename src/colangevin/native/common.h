@@ -7,9 +7,8 @@
 #define INLINE static inline __attribute__((always_inline))
 #define PRAGMA(text) _Pragma(#text)
 #define LOOP(i, n) PRAGMA(omp simd) for (int64_t i = 0; i < (n); i++)
-#define SEEING_LOOP(i, n, high, low)                                                          \
-    PRAGMA(omp simd reduction(max : high) reduction(min : low))                               \
-    for (int64_t i = 0; i < (n); i++)
+#define SEEING_LOOP(i, n, largest)                                                            \
+    PRAGMA(omp simd reduction(max : largest)) for (int64_t i = 0; i < (n); i++)
 #define JOIN(a, b, c) a##_##b##_##c
 #define NAMED(a, b, c) JOIN(a, b, c)
 

@@ -3,7 +3,6 @@
 #define INTEGER int32_t
 #define SUFFIX float
 #define FMA FMA_float
-#define SQRT __builtin_sqrtf
 #define ABS __builtin_fabsf
 #define COPYSIGN __builtin_copysignf
 #define EPSILON FLT_EPSILON
@@ -14,7 +13,6 @@
 #undef INTEGER
 #undef SUFFIX
 #undef FMA
-#undef SQRT
 #undef ABS
 #undef COPYSIGN
 #undef EPSILON
@@ -25,7 +23,6 @@
 #define INTEGER int64_t
 #define SUFFIX double
 #define FMA FMA_double
-#define SQRT __builtin_sqrt
 #define ABS __builtin_fabs
 #define COPYSIGN __builtin_copysign
 #define EPSILON DBL_EPSILON
@@ -36,7 +33,6 @@
 #undef INTEGER
 #undef SUFFIX
 #undef FMA
-#undef SQRT
 #undef ABS
 #undef COPYSIGN
 #undef EPSILON

@@ -54,7 +54,7 @@ def segment(
         geometry: ``"free"`` or ``"circle"``.
         position: θ.
         momentum: v, or ω on a circle; None if all steps are overdamped.
-        slack: ξ on a circle.
+        slack: on a circle the angle φ, θ = r sin φ, from −π to π.
         seeds: of the noise, one for each member.
         ordinal: number of the parameter, for its noise.
         radius: one for each weight; otherwise it is in the numbers of a step.

@@ -14,4 +14,3 @@
 #undef HAS_FMA
 #undef VECTOR
 #undef HEIGHT
-#undef HAS_LANES

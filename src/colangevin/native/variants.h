@@ -2,11 +2,8 @@
  *
  * For each: VARIANT, a name; TARGET, an attribute of functions; HAS_FMA, whether a·b + c is one
  * instruction; VECTOR, the bytes of a vector; HEIGHT, how many pairs of vectors a loop can sum
- * up in registers; HAS_LANES, whether its vectors are AVX2's or AVX-512's.
+ * up in registers.
  */
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
 #if defined(__FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define HAS_FMA 1
 #else
@@ -22,11 +19,6 @@
 #define VECTOR 16
 #define HEIGHT 4
 #endif
-#if defined(__x86_64__) && (defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__)))
-#define HAS_LANES 1
-#else
-#define HAS_LANES 0
-#endif
 #define VARIANT base
 #define TARGET
 #include "variant.h"
@@ -36,14 +28,12 @@
 #define HAS_FMA 1
 #define VECTOR 32
 #define HEIGHT 4
-#define HAS_LANES 1
 #define VARIANT wide
 #define TARGET __attribute__((target("avx2,fma")))
 #include "variant.h"
 #define HAS_FMA 1
 #define VECTOR 64
 #define HEIGHT 8
-#define HAS_LANES 1
 #define VARIANT widest
 #define TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")))
 #include "variant.h"

@@ -13,19 +13,26 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin.constraints import Constraint, Outcome
 from colangevin.errors import ProjectionWarning
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.distributed.replicas import Replicas, anywhere
 from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
-from colangevin.optimizers.options import NUMBERS, OPTIONS, dynamics, resolve, resolve_defaults
+from colangevin.optimizers.options import (
+    NUMBERS,
+    OPTIONS,
+    dynamics,
+    is_adaptive,
+    resolve,
+    resolve_defaults,
+)
 from colangevin.optimizers.saving import state_dict as saving
 from colangevin.optimizers.step import place
 from colangevin.optimizers.step.bucket import STEP, StateOf
 from colangevin.optimizers.step.execute import execute
+from colangevin.optimizers.step.friction import FRICTION
 from colangevin.optimizers.step.kernels import kernel_for, wants_kernels
 from colangevin.optimizers.step.noise import REGISTER, choose_seed
 from colangevin.optimizers.step.plan import WHOLE, Call, Marks, Plan
-from colangevin.optimizers.torch_compat import add_one, never_compiled, stamp
 from colangevin.optimizers.violation import Violation, not_finite, violation_of
+from colangevin.torch_compat import add_one, never_compiled, stamp
 
 OWN = ("_given", "_strict", "_native", "_replicas", "_seeded")
 """What a copy or a pickle takes along besides torch's."""
@@ -66,7 +73,8 @@ class CoLA(Optimizer):
             orthogonal parameters on a CPU. None: wherever they exist. False: never. True:
             RuntimeError if there are none, or if no parameter can use one.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
-            from ``friction`` (0 if not given); its scheme is "BACDEDCAB" or such as "BAFEFAB".
+            from ``friction`` (0 if not given) and is the entry "friction" of the state of all
+            parameters of the group; its scheme is "BACDEDCAB" or such as "BAFEFAB".
         coupling: ε of the adaptive thermostat.
         driving_noise: σ_A of the adaptive thermostat.
         independent_chains: in a distributed training, one chain per process, with noise of its
@@ -220,10 +228,12 @@ class CoLA(Optimizer):
         for bucket, position, _ in placements:
             bucket.move_to(self.state, position)
         place.announce(group, placements)
-        momentum = thermostats.is_adaptive(group) or not dynamics(group).is_overdamped
+        momentum = not dynamics(group).is_overdamped
         awake = [i for i, p in enumerate(group["params"]) if p.requires_grad and p.numel()]
         for _, bucket in self._plans[index].divide(awake):
             bucket.prepare(self.state, momentum)
+        if is_adaptive(group):
+            self._plans[index].share_friction(group["friction"])
         self._marks.update({p: stamp(p) for p in (group["params"][i] for i in awake)})
         self._held.update(dict.fromkeys(group["params"], group["constraint"]))
 
@@ -278,49 +288,52 @@ class CoLA(Optimizer):
         self._move(closure)
         return loss
 
-    def _move(self, closure: Callable[[], Any] | None) -> None:
-        """Move every group once with the gradients as they stand."""
-        self._run(self._call)
+    def _move(self, closure: Callable[[], Any] | None = None, call: Call | None = None) -> None:
+        """Move every group with the gradients as they stand: all of them, or none.
 
-    def _run(self, call: Call) -> None:
-        """Carry out a call: all of it, or nothing."""
+        Args:
+            closure: reevaluates the model; for methods that need more than one gradient.
+            call: what to do, if it is not a whole step.
+        """
+        call = self._call if call is None else call
         self._calls = calls = self._calls + 1
         if self._strict or calls % LOOK == 0 or calls & (calls - 1) == 0:
             self._look_for_nan()
-        self._replicas.meet(self.param_groups, self._seeded)
+        replicas, groups = self._replicas, self.param_groups
+        if not replicas.alone:
+            replicas.meet(groups, self._seeded)
         undo: list[Callable[[], None]] = []
         plans: dict[int, Plan] = {}
         with torch.no_grad():
             try:
-                for index in range(len(self.param_groups)) if call.only is None else call.only:
-                    plan = self._plan(index, call, undo)
-                    if plan is not None:
-                        plans[index] = plan
-                execute(list(plans.values()))
+                for index in range(len(groups)) if call.only is None else call.only:
+                    group, plan = groups[index], self._plans.get(index)
+                    if plan is None or not plan.reads(group, call, index, replicas.chain):
+                        plan = self._new_plan(index, call, undo)
+                    if plan.rests:
+                        plan.moving(call.gradients)  # refuses gradients that are wrong
+                        continue
+                    if not plan.holds(group, self.state, call.gradients):
+                        plan = self._new_plan(index, call, undo)
+                    plans[index] = plan
+                execute(plans.values())
             except BaseException:
                 self._roll_back(plans.values(), undo)
                 raise
-            if call.counted:
-                add_one([bucket.counts for plan in plans.values() for bucket in plan.buckets])
-            for index, plan in plans.items():
-                if not plan.finish(call.counted):
-                    plan.leave(self._marks)
-                self._note(index, plan.outcome)
+            self._finish(plans, call.counted)
 
-    def _plan(self, index: int, call: Call, undo: list[Callable[[], None]]) -> Plan | None:
-        """What a group does: the plan of the last step if it holds. None if the group rests."""
-        group, plan = self.param_groups[index], self._plans.get(index)
-        chain = self._replicas.chain
-        if plan is None or not plan.reads(group, call, index, chain):
-            plan = None
-        elif plan.rests:
-            plan.moving(call.gradients)  # refuses gradients that are wrong
-            return None
-        elif plan.holds(group, self.state, call.gradients):
-            return plan
-        return self._new_plan(index, call, undo)
+    def _finish(self, plans: dict[int, Plan], counted: bool) -> None:
+        """A step has been made."""
+        if counted:
+            add_one([bucket.counts for plan in plans.values() for bucket in plan.buckets])
+        for index, plan in plans.items():
+            if not plan.finish(counted):
+                plan.leave(self._marks)
+            if plan.outcome is not None:
+                self._note(self.param_groups[index], plan.outcome)
 
-    def _new_plan(self, index: int, call: Call, undo: list[Callable[[], None]]) -> Plan | None:
+    def _new_plan(self, index: int, call: Call, undo: list[Callable[[], None]]) -> Plan:
+        """What a group does in this step and, as long as it holds, in the next ones."""
         group, old = self.param_groups[index], self._plans.get(index)
         if old is not None:
             old.leave(self._marks)
@@ -332,11 +345,9 @@ class CoLA(Optimizer):
         self._reset_replaced(group, undo)
         plan = self._view(index)
         plan.reads(group, call, index, self._replicas.chain)
-        if plan.rests:
-            plan.moving(call.gradients)
-            return None
-        plan.attach(group, self._marks, self._strict, undo)
-        self._plans[index] = plan
+        if not plan.rests:
+            plan.attach(group, self._marks, self._strict, undo)
+            self._plans[index] = plan
         return plan
 
     def _roll_back(self, plans: Iterable[Plan], undo: Sequence[Callable[[], None]]) -> None:
@@ -364,7 +375,7 @@ class CoLA(Optimizer):
                     f"{name} has weights that are not finite, and so may others: a gradient was "
                     "NaN or infinite, or lr is too large. strict=True refuses such gradients",
                     UserWarning,
-                    stacklevel=6,
+                    stacklevel=5,
                 )
 
     def _check(self) -> None:
@@ -386,17 +397,15 @@ class CoLA(Optimizer):
             # A copy of the constraint, as ZeroRedundancyOptimizer has it, is no other one.
             if entry is None or saving.same_rule(held, constraint):
                 continue
-            self.state[parameter] = {k: v.clone() for k, v in entry.items() if k == STEP}
+            kept = (STEP, FRICTION)
+            self.state[parameter] = saving.copied({k: entry[k] for k in kept if k in entry})
             undo.append(functools.partial(self._give_back, parameter, entry, held))
 
     def _give_back(self, parameter: Tensor, entry: dict[str, Any], held: Constraint) -> None:
         self.state[parameter], self._held[parameter] = entry, held
 
-    def _note(self, index: int, outcome: Outcome | None) -> None:
+    def _note(self, group: dict[str, Any], outcome: Outcome) -> None:
         """Count how projections went, and warn of a fallback."""
-        if outcome is None:
-            return
-        group = self.param_groups[index]
         group["iterations"] = outcome.iterations
         warned = group.get("fallbacks", 0) > 0
         group["fallbacks"] = group.get("fallbacks", 0) + outcome.fallbacks

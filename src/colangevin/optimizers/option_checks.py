@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from colangevin import checks
 from colangevin.integrators.scheme import parse
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.naming.matching import suggestion
-from colangevin.optimizers.options import OPTIONS
+from colangevin.optimizers.options import OPTIONS, THERMOSTATS, check_initial, is_adaptive
 
 METADATA = (
     "params",
@@ -182,9 +180,34 @@ def refuse_unread(group: Mapping[str, Any]) -> None:
     """
     refuse_set(group, SGD_FLAGS)
     refuse_other_mass(group)
-    checks.choice("thermostat", group["thermostat"], thermostats.THERMOSTATS)
-    if not thermostats.is_adaptive(group):
+    checks.choice("thermostat", group["thermostat"], THERMOSTATS)
+    if not is_adaptive(group):
         _refuse_adaptive_options(group, "")
+
+
+def refuse_other_friction(group: Mapping[str, Any], initial: object) -> None:
+    """Refuse an initial friction that was written into an adaptive group later.
+
+    Args:
+        group: the adaptive group.
+        initial: the value from which its friction variable began; None if it has yet to begin.
+
+    Raises:
+        ValueError, TypeError: naming it, and what to write instead.
+
+    Example:
+        >>> refuse_other_friction({"friction": 2.0}, 0.0)
+        Traceback (most recent call last):
+        ...
+        ValueError: friction=2.0 was written into a group whose friction variable began at 0.0: \
+write optimizer.state[parameter]["friction"].fill_(2.0)
+    """
+    friction = group["friction"]
+    if initial is not None and checks.number("friction", friction) != initial:
+        raise ValueError(
+            f"friction={friction} was written into a group whose friction variable began at "
+            f'{initial}: write optimizer.state[parameter]["friction"].fill_({friction})'
+        )
 
 
 def _advice(word: object, known: tuple[str, ...], options: tuple[str, ...]) -> str:
@@ -226,7 +249,7 @@ def check_group(group: Mapping[str, Any], where: str = "") -> None:
         if check is not None:
             check(f"{name}{of}", group[name])
     _check_words(group, of)
-    if thermostats.is_adaptive(group):
+    if is_adaptive(group):
         _check_adaptive(group, of)
     else:
         _check_langevin(group, of)
@@ -241,7 +264,7 @@ def _check_words(group: Mapping[str, Any], of: str) -> None:
         adaptive = parse(word, group["delayed_gradient"]).adaptive
     except ValueError as error:
         raise ValueError(f"scheme{of}: {error}") from error
-    if adaptive != thermostats.is_adaptive(group):
+    if adaptive != is_adaptive(group):
         raise ValueError(
             f"scheme{of} does not fit the thermostat {group['thermostat']!r}: got {word!r}"
         )
@@ -274,24 +297,9 @@ def _check_adaptive(group: Mapping[str, Any], of: str) -> None:
         raise ValueError(
             f"momentum{of} must be None with the thermostat 'adaptive', got {group['momentum']!r}"
         )
-    _check_friction_variable(f"friction{of}", group["friction"])
+    check_initial(f"friction{of}", group["friction"])
     for name in ("coupling", "driving_noise"):
         checks.non_negative(f"{name}{of}", group[name])
-
-
-def _check_friction_variable(name: str, value: object) -> None:
-    """A finite number of any sign, or a tensor of them with one dimension or none."""
-    if not isinstance(value, Tensor):
-        if math.isinf(checks.number(name, value)):
-            raise ValueError(f"{name} must be finite, got {value!r}")
-        return
-    if value.dim() > 1 or value.numel() == 0 or not value.is_floating_point():
-        raise TypeError(
-            f"{name} must be a number or a floating-point tensor with one dimension or none, "
-            f"got shape {tuple(value.shape)} and {value.dtype}"
-        )
-    if not bool(torch.isfinite(value).all()):
-        raise ValueError(f"{name} must be finite, got {value.tolist()}")
 
 
 def _check_seed(name: str, value: object) -> None:

@@ -14,12 +14,17 @@ from typing import Any, NamedTuple
 
 from colangevin import checks
 from colangevin.constraints import Constraint, Massive, Unconstrained
+from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.recipe import Dynamics
 from colangevin.integrators.scheme import Scheme, parse
-from colangevin.optimizers import thermostats
 
 SGD_NAMES = ("lr", "momentum")
 PAPER_NAMES = ("step_size", "friction")
+THERMOSTATS = ("langevin", "adaptive")
+WORDS = {"langevin": "OBA", "adaptive": "BACDEDCAB"}
+"""The scheme of a group that names none."""
+COUPLING = 0.1
+DRIVING_NOISE = 0.01
 
 
 class Option(NamedTuple):
@@ -49,7 +54,7 @@ def _check_bool(name: str, value: object) -> bool:
 
 
 def _check_thermostat(name: str, value: object) -> str:
-    return checks.choice(name, value, thermostats.THERMOSTATS)
+    return checks.choice(name, value, THERMOSTATS)
 
 
 OPTIONS = {
@@ -97,13 +102,13 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
     }
     thermostat, delayed = str(simple["thermostat"]), bool(simple["delayed_gradient"])
     own, inherited = given.get("scheme"), defaults.get("scheme")
-    scheme = thermostats.scheme_of(thermostat, own, inherited, delayed)
+    scheme = scheme_of(thermostat, own, inherited, delayed)
     return {
         **_step(given, defaults, parse(scheme, delayed)),
         **simple,
         "scheme": scheme,
         "constraint": _geometry(given, defaults),
-        **thermostats.options(thermostat, given, defaults),
+        **adaptive_options(thermostat, given, defaults),
     }
 
 
@@ -125,8 +130,11 @@ def resolve_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**resolve({way[0]: 1.0}, given), "lr": None}
 
 
-def dynamics(group: Mapping[str, Any]) -> Dynamics:
+def dynamics(group: Mapping[str, Any]) -> Any:
     """The dynamics of a group with its present options; schedulers and users may change them.
+
+    Returns:
+        ``Dynamics``, or ``AdaptiveDynamics`` with an adaptive thermostat.
 
     Raises:
         ValueError, TypeError: naming the option, its value and what is allowed.
@@ -135,6 +143,8 @@ def dynamics(group: Mapping[str, Any]) -> Dynamics:
         >>> dynamics(resolve({"lr": 0.1, "momentum": 0.9}, {})).decay
         0.9
     """
+    if is_adaptive(group):
+        return _adaptive_dynamics(group)
     lr = checks.non_negative("lr", group["lr"])
     temperature = checks.non_negative("temperature", group["temperature"])
     if group["friction"] is not None and group["momentum"] is not None:
@@ -196,7 +206,7 @@ def _step(given: Mapping[str, Any], defaults: Mapping[str, Any], word: Scheme) -
         number = checks.positive(size_name, size)
         lr, step_size = (size, number**0.5) if way == SGD_NAMES else (number**2, number)
         damping = _pick(damping_name, given, inherited, None)
-        friction = thermostats.initial_friction(damping_name, damping, step_size)
+        friction = initial_friction(damping_name, damping, step_size)
         return {"lr": lr, "momentum": None, "friction": friction}
     if way == SGD_NAMES:
         checks.positive("lr", size)
@@ -221,3 +231,124 @@ def _named(options: Mapping[str, Any]) -> tuple[str, str] | None:
             "or step_size and friction"
         )
     return SGD_NAMES if sgd else PAPER_NAMES if paper else None
+
+
+# --- adaptive thermostats -------------------------------------------------------------------
+
+
+def is_adaptive(group: Mapping[str, Any]) -> bool:
+    """Whether a group's friction is a variable."""
+    return bool(group["thermostat"] == "adaptive")
+
+
+def scheme_of(thermostat: str, own: object, inherited: object, delayed: bool) -> str:
+    """The group's word: its own, the optimizer's if it fits the thermostat, or the usual one.
+
+    Raises:
+        ValueError: if the group's own word belongs to the other thermostat.
+
+    Example:
+        >>> scheme_of("adaptive", None, "OBA", False)
+        'BACDEDCAB'
+    """
+    wanted = thermostat == "adaptive"
+    for word in (own, inherited):
+        if word is None:
+            continue
+        if parse(str(word), delayed).adaptive == wanted:
+            return str(word)
+        if word is own:
+            raise ValueError(
+                f"scheme {word!r} does not go with thermostat {thermostat!r}, whose words are "
+                f"such as {WORDS[thermostat]!r}"
+            )
+    return WORDS[thermostat]
+
+
+def adaptive_options(
+    thermostat: str, own: Mapping[str, Any], inherited: Mapping[str, Any]
+) -> dict[str, float | None]:
+    """Check ``coupling`` and ``driving_noise``; a Langevin group has neither.
+
+    Raises:
+        ValueError, TypeError: naming the option, its value and what is allowed.
+
+    Example:
+        >>> adaptive_options("adaptive", {"coupling": 0.05}, {})
+        {'coupling': 0.05, 'driving_noise': 0.01}
+    """
+    names = {"coupling": COUPLING, "driving_noise": DRIVING_NOISE}
+    if thermostat == "langevin":
+        for name in names:
+            if own.get(name) is not None:
+                raise ValueError(
+                    f"{name} is an option of thermostat 'adaptive', got {own[name]!r} for a "
+                    "group with thermostat 'langevin'"
+                )
+        return dict.fromkeys(names)
+    values = {}
+    for name, usual in names.items():
+        given = own.get(name) if own.get(name) is not None else inherited.get(name)
+        values[name] = checks.non_negative(name, usual if given is None else given)
+    return dict(values)
+
+
+def initial_friction(damping_name: str, damping: object, step_size: float) -> float:
+    """ξ at the start, from ``friction`` or ``momentum`` = e^{−ξh}; 0 where neither is given.
+
+    Raises:
+        ValueError: for an infinite friction or a momentum of 0: there is nothing to adapt then.
+
+    Example:
+        >>> initial_friction("friction", None, 0.1)
+        0.0
+    """
+    if damping is None:
+        return 0.0
+    value = checks.number(damping_name, damping)
+    if damping_name == "momentum":
+        if not 0.0 < value <= 1.0:
+            raise ValueError(
+                "thermostat 'adaptive' needs a momentum to control: momentum must be above 0 and "
+                f"at most 1, got {value}"
+            )
+        return -math.log(value) / step_size
+    if not math.isfinite(value):
+        raise ValueError(
+            "thermostat 'adaptive' needs a momentum to control: friction, the initial value of "
+            f"its friction variable, must be finite, got {value}"
+        )
+    return value
+
+
+def check_initial(name: str, value: object) -> float:
+    """The initial ξ of a group, which may have any sign.
+
+    Raises:
+        ValueError, TypeError: for what is no finite number.
+
+    Example:
+        >>> check_initial("friction", -0.5)
+        -0.5
+    """
+    number = checks.number(name, value)
+    if math.isinf(number):
+        raise ValueError(f"{name} must be finite with the thermostat 'adaptive', got {number}")
+    return number
+
+
+def _adaptive_dynamics(group: Mapping[str, Any]) -> AdaptiveDynamics:
+    """The dynamics of an adaptive group as its options stand now."""
+    if group["momentum"] is not None:
+        raise ValueError(
+            f"momentum={group['momentum']} was set in a group with thermostat 'adaptive'; a "
+            "scheduler that cycles the momentum needs cycle_momentum=False here"
+        )
+    check_initial("friction", group["friction"])
+    return AdaptiveDynamics(
+        checks.non_negative("lr", group["lr"]),
+        checks.non_negative("temperature", group["temperature"]),
+        checks.non_negative("coupling", group["coupling"]),
+        checks.non_negative("driving_noise", group["driving_noise"]),
+        parse(group["scheme"], group["delayed_gradient"]),
+    )

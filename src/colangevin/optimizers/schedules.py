@@ -91,7 +91,8 @@ class TemperatureScheduler(LRScheduler):
 
     def get_lr(self) -> list[float | Tensor]:
         """The learning rates as they are."""
-        return [_copied(group["lr"]) for group in self.optimizer.param_groups]
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        return [lr.clone() if isinstance(lr, Tensor) else lr for lr in rates]
 
     get_last_lr = get_lr
 
@@ -145,10 +146,6 @@ def _initial(optimizer: Optimizer, last_epoch: int) -> list[float]:
                 "load the optimizer's state dict first"
             )
     return [checks.non_negative("temperature", group[key]) for group in optimizer.param_groups]
-
-
-def _copied(lr: float | Tensor) -> float | Tensor:
-    return lr.clone() if isinstance(lr, Tensor) else lr
 
 
 def annealing(steps: int, final: float = 0.0, shape: str = "cosine") -> Callable[[int], float]:

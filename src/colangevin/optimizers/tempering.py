@@ -11,15 +11,17 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
+from colangevin.optimizers.options import is_adaptive
 from colangevin.optimizers.step.bucket import MOMENTUM, SLACK_MOMENTUM
 from colangevin.optimizers.step.noise import check_seed
 from colangevin.random import key_of
 
 SLOW = 0.6
 """The first half of the burn-in learns at the rate n^−0.6, the second at 1/n."""
-KEYS = ("rung", "steps", "moves", "accepted", "visits", "log_weights")
+COUNTS = ("rung", "steps", "moves", "accepted")
+LISTS = ("visits", "log_weights", "temperatures")
+"""What is saved."""
 
 
 class SimulatedTempering:
@@ -83,7 +85,10 @@ class SimulatedTempering:
     ) -> None:
         _check_optimizer(optimizer)
         self._optimizer = optimizer
-        self.temperatures = _checked_ladder(temperatures)
+        ladder = [checks.positive("temperatures", value) for value in temperatures]
+        if len(ladder) < 2 or any(b <= a for a, b in itertools.pairwise(ladder)):
+            raise ValueError(f"temperatures must be at least two, ascending, got {ladder}")
+        self.temperatures = ladder
         self.every = checks.count("every", every)
         self.burn_in = checks.count("burn_in", burn_in, least=0)
         self.log_weights = self._checked_weights(log_weights)
@@ -120,8 +125,8 @@ class SimulatedTempering:
             return self.rung
         energy = self._energy(loss)
         self.steps += 1
-        old, new = self.rung, self._proposed()
-        if 0 <= new < len(self.temperatures):
+        old, new = self.rung, self.rung + (1 if self._uniform(0) <= 0.5 else -1)
+        if 0 <= new < len(self.temperatures):  # beyond an end of the ladder it is refused
             logits = self._logits(energy)
             accept = math.log(self._uniform(1)) < logits[new] - logits[old]
             if accept:
@@ -141,8 +146,7 @@ class SimulatedTempering:
             value = loss() if callable(loss) else loss
             energy = checks.number("loss", value)
             for group in self._optimizer.param_groups:
-                decay = float(group["weight_decay"])
-                if decay:
+                if decay := float(group["weight_decay"]):
                     squares = sum(float(p.square().sum()) for p in group["params"])
                     energy += decay * squares / 2
         if not math.isfinite(energy):
@@ -151,16 +155,11 @@ class SimulatedTempering:
 
     def _logits(self, energy: float) -> list[float]:
         """Logarithms of the rungs' probabilities at an energy, up to a constant."""
-        pairs = zip(self.log_weights, self.temperatures, strict=True)
-        return [weight - energy / temperature for weight, temperature in pairs]
+        return [g - energy / t for g, t in zip(self.log_weights, self.temperatures, strict=True)]
 
     def _uniform(self, draw: int) -> float:
         """A number above 0 and up to 1: a function of the seed and the count of proposals."""
         return ((key_of(self._seed, self.moves, draw) & (2**53 - 1)) + 1) * 2.0**-53
-
-    def _proposed(self) -> int:
-        """A neighbour, which may lie beyond an end of the ladder: it is refused then."""
-        return self.rung + (1 if self._uniform(0) <= 0.5 else -1)
 
     def _learn(self, energy: float) -> None:
         if not self.adapting:
@@ -191,10 +190,8 @@ class SimulatedTempering:
     def state_dict(self) -> dict[str, Any]:
         """Counts, rung and g; save it with the optimizer's state dict."""
         return {
-            **{key: getattr(self, key) for key in KEYS[:4]},
-            "visits": list(self.visits),
-            "log_weights": list(self.log_weights),
-            "temperatures": list(self.temperatures),
+            **{key: getattr(self, key) for key in COUNTS},
+            **{key: list(getattr(self, key)) for key in LISTS},
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -203,7 +200,7 @@ class SimulatedTempering:
         Raises:
             ValueError, TypeError: if it is of another ladder. Nothing has been changed then.
         """
-        missing = [key for key in (*KEYS, "temperatures") if key not in state_dict]
+        missing = [key for key in (*COUNTS, *LISTS) if key not in state_dict]
         if missing:
             raise ValueError(
                 f"no state dict of a SimulatedTempering: it has no {' and no '.join(missing)}"
@@ -213,7 +210,7 @@ class SimulatedTempering:
                 f"the state dict has the temperatures {state_dict['temperatures']}, "
                 f"this ladder has {self.temperatures}"
             )
-        counts = {key: checks.count(key, state_dict[key], least=0) for key in KEYS[:4]}
+        counts = {key: checks.count(key, state_dict[key], least=0) for key in COUNTS}
         visits = [checks.count("visits", value, least=0) for value in state_dict["visits"]]
         weights = self._checked_weights(state_dict["log_weights"])
         for name, length in (("rung", counts["rung"] + 1), ("visits", len(visits))):
@@ -239,15 +236,8 @@ class SimulatedTempering:
 def _check_optimizer(optimizer: object) -> None:
     if not isinstance(optimizer, CoLA):
         raise TypeError(f"optimizer must be a CoLA, got {optimizer!r}")
-    if any(thermostats.is_adaptive(group) for group in optimizer.param_groups):
+    if any(is_adaptive(group) for group in optimizer.param_groups):
         raise ValueError(
             "simulated tempering needs thermostat='langevin': the law of an adaptive friction "
             "depends on the temperature"
         )
-
-
-def _checked_ladder(temperatures: Sequence[float]) -> list[float]:
-    ladder = [checks.positive("temperatures", value) for value in temperatures]
-    if len(ladder) < 2 or any(b <= a for a, b in itertools.pairwise(ladder)):
-        raise ValueError(f"temperatures must be at least two, ascending, got {ladder}")
-    return ladder

@@ -13,7 +13,7 @@ from colangevin.constraints import Constraint, State
 from colangevin.errors import ConvergenceError
 from colangevin.optimizers.step.bucket import MOMENTUM, STEP, Bucket, StateOf, work_dtype
 from colangevin.optimizers.step.place import names_of
-from colangevin.optimizers.torch_compat import local_of
+from colangevin.torch_compat import local_of
 
 if TYPE_CHECKING:
     from colangevin.optimizers.step.plan import Plan

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import State
-from colangevin.ensemble.streams import Stream, random_bits
+from colangevin.ensemble.data import Stream, random_bits
 from colangevin.errors import ConvergenceError
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.scheme import Action, Drift, Impulse

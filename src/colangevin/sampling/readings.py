@@ -63,7 +63,7 @@ def longest_step(chains: Chains) -> float:
         state = part.bucket.look(chains.ensemble._state, False).map(torch.clone)
         moving = geometry.sample_momentum(state, 1.0, noise(chains, part, FRESH + 33))
         speed = math.sqrt(2.0 * float(geometry.kinetic_terms(moving).double().sum()))
-        size = math.sqrt(_square(state)) or 1.0
+        size = math.sqrt(_square(state.position, geometry.slack_of(state))) or 1.0
         for power in range(-20, 21):
             path = size * 2.0 ** (power / 2.0)
             if not speed or path >= found * speed:
@@ -76,12 +76,14 @@ def longest_step(chains: Chains) -> float:
 
 def _chord(part: Part, state: State, reach: float) -> float:
     """How far apart the ends of a geodesic are; 0 if it fails."""
+    geometry = part.bucket.constraint
     try:
         end = _end(part, state, reach)
     except ConvergenceError:
         return 0.0
-    slack = None if state.slack is None or end.slack is None else end.slack - state.slack
-    return math.sqrt(_square(state._replace(position=end.position - state.position, slack=slack)))
+    before, after = geometry.slack_of(state), geometry.slack_of(end)
+    slack = None if before is None or after is None else after - before
+    return math.sqrt(_square(end.position - state.position, slack))
 
 
 def _end(part: Part, state: State, reach: float) -> State:
@@ -90,10 +92,10 @@ def _end(part: Part, state: State, reach: float) -> State:
     return advance(part.bucket.constraint, start, state.position, [Drift(reach)], None)
 
 
-def _square(state: State) -> float:
+def _square(position: Tensor, slack: Tensor | None) -> float:
     """The sum of squares of positions and slacks."""
-    slack = 0.0 if state.slack is None else float(state.slack.double().square().sum())
-    return float(state.position.double().square().sum()) + slack
+    own = 0.0 if slack is None else float(slack.double().square().sum())
+    return float(position.double().square().sum()) + own
 
 
 @torch.no_grad()

@@ -20,9 +20,9 @@ from torch.func import functional_call
 
 from colangevin import checks
 from colangevin.ensemble import Ensemble
+from colangevin.ensemble.data import batch_orders
 from colangevin.ensemble.gradients import Loss
 from colangevin.ensemble.members import make
-from colangevin.ensemble.streams import batch_orders
 from colangevin.random import key_of
 from colangevin.threads import multiply_adds_of
 

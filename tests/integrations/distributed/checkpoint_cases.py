@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +42,22 @@ def load(model: nn.Module, optimizer: Any, folder: str) -> None:
     set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=state)
 
 
-def train_and_save(rank: int, folder: str, shard: bool) -> dict[str, Tensor]:
+def train_and_save(
+    rank: int, folder: str, shard: bool, options: Mapping[str, Any]
+) -> dict[str, Tensor]:
     """6 steps, a checkpoint, 6 steps more."""
     torch.manual_seed(rank)
-    model, optimizer = start(shard)
+    model, optimizer = start(shard, **options)
     train(model, optimizer, 6)
     save(model, optimizer, folder)
     train(model, optimizer, 6, first=6)
     return whole(model)
 
 
-def resume(rank: int, folder: str, shard: bool) -> dict[str, Tensor]:
+def resume(rank: int, folder: str, shard: bool, options: Mapping[str, Any]) -> dict[str, Tensor]:
     """A new network from the checkpoint, and the last 6 steps."""
     torch.manual_seed(50 + rank)
-    model, optimizer = start(shard)
+    model, optimizer = start(shard, **options)
     load(model, optimizer, folder)
     train(model, optimizer, 6, first=6)
     return whole(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import checkpoint_cases as cases
 import pytest
@@ -11,15 +12,21 @@ import torch
 from test_shards import distance
 from world import CaseError, World
 
+KINDS: dict[str, dict[str, Any]] = {
+    "langevin": {},
+    "adaptive": {"momentum": None, "thermostat": "adaptive", "scheme": "BACDEDCAB"},
+}
 
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shard", [True, False], ids=["sharded", "plain"])
 def test_saved_on_two_and_loaded_on_one_two_and_three(
-    one: World, two: World, three: World, tmp_path: Path, shard: bool
+    one: World, two: World, three: World, tmp_path: Path, shard: bool, kind: str
 ) -> None:
-    folder = str(tmp_path / "checkpoint")
-    expected = two.run(cases.train_and_save, folder, shard)[0]
+    folder, options = str(tmp_path / "checkpoint"), KINDS[kind]
+    expected = two.run(cases.train_and_save, folder, shard, options)[0]
     for world, cut in ((one, True), (one, False), (two, True), (three, True)):
-        for found in world.run(cases.resume, folder, cut):
+        for found in world.run(cases.resume, folder, cut, options):
             assert distance(found, expected) < 1e-12, (world.size, cut)
 
 

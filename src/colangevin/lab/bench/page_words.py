@@ -44,10 +44,10 @@ BARS = """## What was to be reached
 Every bar is here with the figure of this run, met or not. All figures of a work come from one run
 in which its contestants took turns.
 
-Memory sets a floor for steps that do little with each number. Circles have a slack beside each
-weight. So a step moves 28 bytes per weight (weight, slack, speed and gradient are read, the first
-three written), as Adam does. SGD with momentum moves 20: the ratio is 1.4 before anything is
-computed. Without momentum it is 20 to 12, which is 1.7. What Python adds to a step, whatever its
+Memory sets a floor for steps that do little with each number. Circles have an angle beside each
+weight. So a step moves 24 bytes per weight (angle, speed and gradient are read, angle, speed and
+weight written). SGD with momentum moves 20: the ratio is 1.2 before anything is computed. Without
+momentum it is 20 to 12, which is 1.7. What Python adds to a step, whatever its
 size, is nearly all of the time of the smallest sizes in (f).
 """
 

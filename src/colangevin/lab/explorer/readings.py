@@ -158,12 +158,15 @@ def layers(member: Member, run: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def slack_of(member: Member, weight: Tensor, squares: Tensor, radius: float) -> Tensor:
+def slack_of(
+    member: Member, weight: Tensor, squares: Tensor, radius: float, angular: bool
+) -> Tensor:
     """ξ of a constraint, or its size where the optimizer has not made it yet."""
     parameter = next(p for p in member.model.parameters() if p.data_ptr() == weight.data_ptr())
     slack = member.optimizer.state.get(parameter, {}).get("slack")
     if isinstance(slack, Tensor) and slack.numel() == squares.numel():
-        return slack.detach().flatten()
+        kept = slack.detach().flatten()
+        return radius * kept.cos() if angular else kept  # a circle keeps the angle
     return (radius**2 - squares).clamp(min=0.0).sqrt().flatten()
 
 
@@ -196,7 +199,7 @@ def _on_circle(member: Member, weight: Tensor, kind: str, radius: float) -> dict
         across = weight.norm(dim=1)
     slack = torch.zeros_like(across)
     if kind != "unit":
-        slack = slack_of(member, weight, across.square(), radius)
+        slack = slack_of(member, weight, across.square(), radius, kind == "circle")
     every = max(1, math.ceil(len(across) / MOST_SHOWN))
     pair = torch.stack([across[::every], slack[::every]]) / radius
     return {"values": packed_signed(pair.clamp(-1.0, 1.0)), "radius": rounded(radius)}

@@ -27,21 +27,17 @@ from colangevin.errors import ReplicaError
 from colangevin.optimizers.options import OPTIONS
 from colangevin.optimizers.step.noise import bit_sum
 from colangevin.optimizers.step.place import names_of
-from colangevin.optimizers.torch_compat import is_sharded, local_of, shared_store
+from colangevin.torch_compat import is_sharded, local_of, shared_store
 
 PIPELINE = (
     "for processes that train different parameters (ZeroRedundancyOptimizer, or a model of its "
     "own in each) give independent_chains=True; for stages of a pipeline give process_group="
 )
-
-
 ALONE = (
     "replicas compare their settings at the first step, and not all processes of the group came to "
     "it. Give independent_chains=True to all processes or to none; one that trains a model alone "
     "may give process_group= a group of its own"
 )
-
-
 BEHIND = (
     "this process has made fewer steps than another one with a replica, as happens after "
     "DistributedDataParallel.join, or if a step was left out. Its momentum and its noise lag "
@@ -92,6 +88,8 @@ class Replicas:
         self._every = checks.count("check_replicas", every, least=0)
         self._calls = 0
         self._prefix: str | None = None
+        self.alone = False
+        """Whether it is known that there is nobody to compare with."""
         self.chain: int | None = None
         """The number of this process's chain, where chains are independent."""
 
@@ -111,6 +109,7 @@ class Replicas:
             "_calls": 0,
             "_prefix": None,
             "chain": None,
+            "alone": False,
         }
 
     def meet(self, groups: Sequence[dict[str, Any]], given: bool) -> None:
@@ -125,6 +124,7 @@ class Replicas:
         calls, every = self._calls, self._every
         if calls == 0:
             self._begin(groups, given)
+            self.alone = self._prefix is None
         elif self._prefix is not None and every:
             if calls > 1 and (calls - 1) % every == 0:
                 self._read(calls - 1)
@@ -133,17 +133,14 @@ class Replicas:
         self._calls = calls + 1
 
     def _begin(self, groups: Sequence[dict[str, Any]], given: bool) -> None:
+        """Show cards to all processes, and take over the seeds of the first."""
         parameters = [p for group in groups for p in group["params"]]
         if self._independent:
             self.chain = chain_of(parameters, self._group)
             return
         process_groups = process_groups_of(parameters, self._group)
-        if process_groups:
-            self._agree(groups, given, process_groups)
-
-    def _agree(
-        self, groups: Sequence[dict[str, Any]], given: bool, process_groups: list[Any]
-    ) -> None:
+        if not process_groups:
+            return
         cards = [card_of(groups, given, self._every)]
         for process_group in process_groups:
             found: list[Any] = [None] * dist.get_world_size(process_group)
@@ -165,7 +162,7 @@ class Replicas:
             return
         if store.add(f"{self._prefix}/passed/{calls}", 0):
             self._prefix = None
-            warnings.warn(BEHIND, UserWarning, stacklevel=6)
+            warnings.warn(BEHIND, UserWarning, stacklevel=5)
             return
         by_place: dict[tuple[int, ...], list[list[Any]]] = {}
         for name, where, found in _sums(groups):
@@ -230,16 +227,6 @@ def process_groups_of(parameters: Iterable[Tensor], group: Any) -> list[Any]:
     return [group] if dist.get_world_size(group) > 1 else []
 
 
-def replicated_over(parameter: Any) -> list[Any]:
-    """The process groups along which the shards of a parameter are the same (HSDP)."""
-    mesh = parameter.device_mesh
-    return [
-        mesh.get_group(i)
-        for i, placement in enumerate(parameter.placements)
-        if placement.is_replicate() and mesh.size(i) > 1
-    ]
-
-
 def chain_of(parameters: Sequence[Tensor], group: Any) -> int | None:
     """The number of this process's chain: its rank, or that of its replica if it has shards.
 
@@ -252,17 +239,17 @@ def chain_of(parameters: Sequence[Tensor], group: Any) -> int | None:
     if not sharded:
         return dist.get_rank(group)
     parameter = max(sharded, key=lambda parameter: parameter.device_mesh.size())
-    mesh, number = parameter.device_mesh, 0
-    if not replicated_over(parameter):
-        if mesh.size() == 1:
-            return 0
+    mesh = parameter.device_mesh
+    # Along these dimensions of the mesh the shards of a parameter are the same (HSDP).
+    along = [i for i, placement in enumerate(parameter.placements) if placement.is_replicate()]
+    if mesh.size() > 1 and all(mesh.size(i) == 1 for i in along):
         raise ValueError(
             "independent_chains=True, but the weights are sharded over all processes, which are "
             "one chain together; use a mesh with a dimension of replicas (HSDP)"
         )
-    for i, placement in enumerate(parameter.placements):
-        if placement.is_replicate():
-            number = number * mesh.size(i) + mesh.get_local_rank(i)
+    number = 0
+    for i in along:
+        number = number * mesh.size(i) + mesh.get_local_rank(i)
     return number
 
 
@@ -271,25 +258,31 @@ def chain_of(parameters: Sequence[Tensor], group: Any) -> int | None:
 
 def card_of(groups: Sequence[dict[str, Any]], given: bool, every: int) -> Card:
     """What this process has to tell."""
-    parameters: list[tuple[str, str]] = []
-    for group in groups:
-        for parameter, name in zip(group["params"], names_of(group), strict=True):
-            place = ""
-            if is_sharded(parameter):
-                place = f", {parameter.placements} over {tuple(parameter.device_mesh.shape)}"
-            parameters.append((name, f"{tuple(parameter.shape)}, {parameter.dtype}{place}"))
-    options = [_options(group) for group in groups]
-    seeds = [group["seed"] for group in groups]
-    sums = [(where, found) for _, where, found in _sums(groups)]
-    token = uuid.uuid4().hex
-    return Card(dist.get_rank(), parameters, options, seeds, given, every, sums, token)
+    parameters = []
+    for parameter, name in _named(groups):
+        place = ""
+        if is_sharded(parameter):
+            place = f", {parameter.placements} over {tuple(parameter.device_mesh.shape)}"
+        parameters.append((name, f"{tuple(parameter.shape)}, {parameter.dtype}{place}"))
+    return Card(
+        dist.get_rank(),
+        parameters,
+        [_options(group) for group in groups],
+        [group["seed"] for group in groups],
+        given,
+        every,
+        [(where, found) for _, where, found in _sums(groups)],
+        uuid.uuid4().hex,
+    )
+
+
+def _named(groups: Sequence[dict[str, Any]]) -> list[tuple[Any, str]]:
+    return [pair for group in groups for pair in zip(group["params"], names_of(group), strict=True)]
 
 
 def _sums(groups: Sequence[dict[str, Any]]) -> list[tuple[str, tuple[int, ...], int]]:
     """For each parameter its name, which part of it lies here, and a checksum of that part."""
-    named = [
-        pair for group in groups for pair in zip(group["params"], names_of(group), strict=True)
-    ]
+    named = _named(groups)
     sums = [bit_sum(local_of(parameter)) for parameter, _ in named]
     numbers = torch.stack([found.to(sums[0].device) for found in sums]).tolist()
     pairs = zip(named, numbers, strict=True)
@@ -335,10 +328,9 @@ def refuse_differences(cards: Sequence[Card]) -> None:
     first = cards[0]
     for card in cards[1:]:
         who = f"ranks {first.rank} and {card.rank}"
-        if card.parameters != first.parameters:
-            raise ValueError(
-                f"{who} have different parameters: {_first_difference(first, card)}; {PIPELINE}"
-            )
+        different = _first_difference(first.parameters, card.parameters)
+        if different:
+            raise ValueError(f"{who} have different parameters: {different}; {PIPELINE}")
         if card.every != first.every:
             raise ValueError(f"{who} have different check_replicas: {first.every} and {card.every}")
         _refuse_options(who, first.groups, card.groups)
@@ -353,12 +345,12 @@ def refuse_differences(cards: Sequence[Card]) -> None:
         _refuse_weights(cards)
 
 
-def _first_difference(one: Card, other: Card) -> str:
-    if len(one.parameters) != len(other.parameters):
-        return f"{len(one.parameters)} and {len(other.parameters)} of them"
-    pairs = zip(one.parameters, other.parameters, strict=True)
-    a, b = next((a, b) for a, b in pairs if a != b)
-    return f"{a[0]} ({a[1]}) and {b[0]} ({b[1]})"
+def _first_difference(ones: Sequence[tuple[str, str]], others: Sequence[tuple[str, str]]) -> str:
+    if len(ones) != len(others):
+        return f"{len(ones)} and {len(others)} of them"
+    pairs = zip(ones, others, strict=True)
+    found = [f"{a[0]} ({a[1]}) and {b[0]} ({b[1]})" for a, b in pairs if a != b]
+    return found[0] if found else ""
 
 
 def _refuse_options(

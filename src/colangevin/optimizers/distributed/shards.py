@@ -21,7 +21,7 @@ from torch import distributed as dist
 from colangevin.constraints import Constraint
 from colangevin.constraints.sums import ALONE, Alone, Cut
 from colangevin.optimizers.step.bucket import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM
-from colangevin.optimizers.torch_compat import is_sharded, local_of
+from colangevin.torch_compat import is_sharded, local_of
 
 
 class Place(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -13,9 +14,8 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from colangevin import checks
-from colangevin.optimizers.multirate import saving as rate_saving
-from colangevin.optimizers.multirate.freezing import Frozen
-from colangevin.optimizers.multirate.spread import Spread, spread_of
+from colangevin.optimizers.multirate import spread
+from colangevin.optimizers.multirate.spread import Spread
 from colangevin.optimizers.saving.state_dict import looked_at, packed_by
 
 
@@ -74,9 +74,9 @@ class Multirate(Optimizer):
         self.fast, self.slow = fast, slow
         self._fast, self._slow = _walk(fast), _walk(slow)
         self._steps = 0
-        self._prepared = rate_saving.has_state(self)
-        self._frozen = Frozen()
-        self._frozen.wake_with(self)
+        self._prepared = not spread.unprepared(self)
+        self._frozen: list[Tensor] = []
+        self._guard()
         both = {**fast.defaults, **slow.defaults}
         common = {k: v for k, v in both.items() if all(k in group for group in self.param_groups)}
         super().__init__(self.param_groups, common)
@@ -149,7 +149,7 @@ class Multirate(Optimizer):
         """
         if not self._prepared:
             return defaultdict(dict)
-        return defaultdict(dict, rate_saving.states(self))
+        return defaultdict(dict, spread.states(self))
 
     @state.setter
     def state(self, state: object) -> None:
@@ -172,8 +172,9 @@ class Multirate(Optimizer):
         """
         evaluate = None if closure is None else torch.enable_grad()(closure)
         loss = None if evaluate is None else evaluate()
-        if not self._prepared and rate_saving.is_rehearsal(self.param_groups):
-            rate_saving.rehearse(self)
+        if not self._prepared and spread.is_rehearsal(self.param_groups):
+            for part in spread.unprepared(self):
+                part.step()
             self._prepared = True
         else:
             self.begin(1, evaluate)
@@ -219,12 +220,19 @@ class Multirate(Optimizer):
 
     # --- requires_grad ------------------------------------------------------------------------
 
+    def _guard(self) -> None:
+        """Wake what is frozen when the optimizer is deleted, but not at the end of the program."""
+        weakref.finalize(self, _wake, self._frozen).atexit = False
+
     def _switch(self) -> None:
         """Freeze or wake the slow parameters as the next step needs them."""
         if self._steps % self.period == 0:
-            self._frozen.wake()
-        else:
-            self._frozen.put(_parameters(self.slow))
+            _wake(self._frozen)
+            return
+        for parameter in _parameters(self.slow):
+            if parameter.requires_grad:  # what the user has frozen is not woken later
+                parameter.requires_grad_(False)
+                self._frozen.append(parameter)
 
     def release(self) -> None:
         """Give every slow parameter its ``requires_grad`` back, until the next step.
@@ -238,7 +246,7 @@ class Multirate(Optimizer):
             >>> model.bias.requires_grad
             True
         """
-        self._frozen.wake()
+        _wake(self._frozen)
         for part in (self.fast, self.slow):
             if isinstance(part, Multirate):
                 part.release()
@@ -253,7 +261,7 @@ class Multirate(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """As in torch; the place within the period is part of the state of every parameter."""
-        with packed_by(self, lambda *_: rate_saving.packed(self)):
+        with packed_by(self, lambda *_: spread.packed(self)):
             return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -274,20 +282,12 @@ class Multirate(Optimizer):
             first += len(group["params"])
         return {"state": {}, "param_groups": groups}
 
-    def _load(self, state_dict: dict[str, Any]) -> None:
-        self.release()
-        try:
-            rate_saving.load(self, state_dict)
-        except Exception:
-            self._switch()
-            raise
-
     @property
     def _place(self) -> dict[str, Any]:
         """The place within the period, and what it means."""
         return {"period": self.period, "drift": self.drift, "steps": self._steps}
 
-    def _continue_at(self, place: Mapping[str, Any]) -> None:
+    def _resume(self, place: Mapping[str, Any]) -> None:
         """Go on at another place."""
         self.period, self.drift, self._steps = (place[n] for n in ("period", "drift", "steps"))
         self._prepared = True
@@ -299,15 +299,27 @@ class Multirate(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         loaded = self.__dict__.pop("_loaded", None)
-        if loaded is not None:  # torch's load_state_dict comes by here, before its hooks
-            self._load(loaded)
+        if loaded is None:
+            super().__setstate__(state)
+            self._guard()
             return
-        super().__setstate__(state)
-        self._frozen.wake_with(self)
+        self.release()  # torch's load_state_dict comes by here, before its hooks
+        try:
+            spread.load(self, loaded)
+        except Exception:
+            self._switch()
+            raise
 
 
 def _walk(part: Optimizer) -> Spread | Multirate:
-    return part if isinstance(part, Multirate) else spread_of(part)
+    return part if isinstance(part, Multirate) else Spread(part)
+
+
+def _wake(frozen: list[Tensor]) -> None:
+    """Give parameters their ``requires_grad`` back."""
+    for parameter in frozen:
+        parameter.requires_grad_(True)
+    frozen.clear()
 
 
 def _parameters(optimizer: Optimizer) -> Iterator[Tensor]:

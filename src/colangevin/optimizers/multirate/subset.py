@@ -13,13 +13,21 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin import checks
 from colangevin.integrators.recipe import direction as direction_of
-from colangevin.optimizers.multirate.saving import is_rehearsal
-from colangevin.optimizers.saving.state_dict import copied, looked_at, packed_by
+from colangevin.optimizers.multirate.spread import is_rehearsal
+from colangevin.optimizers.saving.state_dict import checked_form, copied, looked_at, packed_by
 from colangevin.optimizers.step.noise import check_seed, choose_seed
 from colangevin.random import key_of, uniforms
 
 MOMENTUM, SLOW, HIDDEN = "momentum_buffer", "slow", "hidden"
 CYCLE = "cycle"
+PLACE = {
+    "period": "period",
+    "waking_step": "waking_step",
+    "asleep_for": "_asleep_for",
+    "seed": "_seed",
+    "drawn": "_drawn",
+}
+"""The place in the cycle: what state dicts call it, and the attribute."""
 
 
 class SubsetMultirate(Optimizer):
@@ -75,12 +83,8 @@ class SubsetMultirate(Optimizer):
         self.period = checks.count("period", period)
         self.waking_step = _flag(waking_step)
         self._asleep_for = 0
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "probability": probability,
-        }
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        defaults["probability"] = probability
         _check(defaults)
         super().__init__(params, defaults)
         parameters = [p for group in self.param_groups for p in group["params"]]
@@ -141,32 +145,25 @@ class SubsetMultirate(Optimizer):
 
     def _draw(self) -> None:
         """Choose a new subset and set it to zero."""
-        ordinal = -1
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                ordinal += 1
-                entry = self.state[parameter]
-                if parameter.grad is None or group["probability"] == 0.0:
-                    entry[SLOW] = torch.zeros_like(parameter)
-                    continue
-                key = key_of(self._seed, ordinal, self._drawn)
-                drawn = uniforms([key], parameter.numel(), device=parameter.device)
-                uniform = drawn.view(parameter.shape)
-                # In the parameter's own dtype: loading a state dict casts to that.
-                entry[SLOW] = (uniform < group["probability"]).to(parameter.dtype)
+        owners = [(p, group) for group in self.param_groups for p in group["params"]]
+        for ordinal, (parameter, group) in enumerate(owners):
+            if parameter.grad is None or group["probability"] == 0.0:
+                self.state[parameter][SLOW] = torch.zeros_like(parameter)
+                continue
+            key = key_of(self._seed, ordinal, self._drawn)
+            drawn = uniforms([key], parameter.numel(), device=parameter.device)
+            chosen = drawn.view(parameter.shape) < group["probability"]
+            # In the parameter's own dtype: loading a state dict casts to that.
+            self.state[parameter][SLOW] = chosen.to(parameter.dtype)
         self._drawn += 1
         self._asleep_for = 1
         self._hide()
 
     def _hide(self) -> None:
-        for parameter, entry in self._subsets():
-            entry[HIDDEN] = parameter.detach() * entry[SLOW]
-            parameter.masked_fill_(entry[SLOW].bool(), 0.0)
-
-    def _subsets(self) -> Iterator[tuple[Tensor, dict[str, Any]]]:
         for parameter, entry in self.state.items():
             if SLOW in entry:
-                yield parameter, entry
+                entry[HIDDEN] = parameter.detach() * entry[SLOW]
+                parameter.masked_fill_(entry[SLOW].bool(), 0.0)
 
     # --- whole weights --------------------------------------------------------------------------
 
@@ -184,8 +181,8 @@ class SubsetMultirate(Optimizer):
             0.5
         """
         if self._asleep_for:
-            for parameter, entry in self._subsets():
-                if HIDDEN in entry:
+            for parameter, entry in self.state.items():
+                if SLOW in entry and HIDDEN in entry:
                     parameter.copy_(torch.where(entry[SLOW].bool(), entry[HIDDEN], parameter))
         self._asleep_for = 0
 
@@ -222,13 +219,7 @@ class SubsetMultirate(Optimizer):
             return super().state_dict()
 
     def _packed(self, state_dict: dict[str, Any]) -> dict[str, Any]:
-        cycle = {
-            "period": self.period,
-            "waking_step": self.waking_step,
-            "asleep_for": self._asleep_for,
-            "seed": self._seed,
-            "drawn": self._drawn,
-        }
+        cycle = {name: getattr(self, own) for name, own in PLACE.items()}
         groups = [{**group, CYCLE: cycle} for group in state_dict["param_groups"]]
         packed: dict[str, Any] = copied({**state_dict, "param_groups": groups})
         return packed
@@ -244,40 +235,30 @@ class SubsetMultirate(Optimizer):
             super().load_state_dict(state_dict)
 
     def _see(self, state_dict: dict[str, Any]) -> None:
-        self._loaded: dict[str, int] | None = self._checked(state_dict)
+        groups, states = checked_form(state_dict, self.param_groups)
+        for saved, group in zip(groups, self.param_groups, strict=True):
+            _check_cycle(saved.get(CYCLE), groups[0].get(CYCLE))
+            _check({name: saved.get(name) for name in self.defaults})
+            for key, parameter in zip(saved["params"], group["params"], strict=True):
+                for name, value in (states.get(key) or {}).items():
+                    if not isinstance(value, Tensor) or value.shape != parameter.shape:
+                        raise ValueError(
+                            f"the state dict has a {name} that does not fit a parameter of shape "
+                            f"{tuple(parameter.shape)}"
+                        )
+        self._loaded = dict(groups[0][CYCLE])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         cycle = self.__dict__.pop("_loaded", None)
         if cycle is not None:  # torch's load_state_dict comes by here, before its hooks
             entries = copied(dict(state["state"]))  # torch shares memory with the state dict
             state = {**state, "state": defaultdict(dict, entries)}
-            self.period, self._asleep_for = cycle["period"], cycle["asleep_for"]
-            self.waking_step = cycle.get("waking_step", True)
-            self._seed, self._drawn = cycle["seed"], cycle["drawn"]
+            for name, own in PLACE.items():
+                setattr(self, own, cycle.get(name, True))  # earlier versions lack waking_step
         super().__setstate__(state)
 
-    def _checked(self, state_dict: dict[str, Any]) -> dict[str, int]:
-        needed = {"state", "param_groups"}
-        missing = needed - state_dict.keys() if isinstance(state_dict, dict) else needed
-        if missing:
-            raise ValueError(f"the state dict lacks {', '.join(sorted(missing))}")
-        groups, states = state_dict["param_groups"], state_dict["state"]
-        if not isinstance(states, dict):
-            raise ValueError(f"the state of the state dict is a {type(states).__name__}")
-        if not isinstance(groups, list) or len(groups) != len(self.param_groups):
-            raise ValueError(f"the state dict must have {len(self.param_groups)} groups")
-        for saved, group in zip(groups, self.param_groups, strict=True):
-            if not isinstance(saved, dict) or len(saved.get("params", ())) != len(group["params"]):
-                raise ValueError("a group of the state dict has other parameters")
-            _check_cycle(saved.get(CYCLE), groups[0].get(CYCLE))
-            _check({name: saved.get(name) for name in self.defaults})
-            for key, parameter in zip(saved["params"], group["params"], strict=True):
-                _check_entry(states.get(key, {}), parameter)
-        return dict(groups[0][CYCLE])
-
     def __getstate__(self) -> dict[str, Any]:
-        names = ("period", "waking_step", "_asleep_for", "_seed", "_drawn")
-        return {**super().__getstate__(), **{name: self.__dict__[name] for name in names}}
+        return super().__getstate__() | {own: getattr(self, own) for own in PLACE.values()}
 
 
 def _check_cycle(cycle: object, first: object) -> None:
@@ -289,18 +270,6 @@ def _check_cycle(cycle: object, first: object) -> None:
     for name in ("asleep_for", "drawn"):
         checks.count(name, cycle.get(name), least=0)
     check_seed(cycle.get("seed"))
-
-
-def _check_entry(entry: object, parameter: Tensor) -> None:
-    """Refuse state that is not that of a parameter."""
-    if not isinstance(entry, dict):
-        raise ValueError(f"the state dict has {type(entry).__name__} as the state of a parameter")
-    for name, value in entry.items():
-        if not isinstance(value, Tensor) or value.shape != parameter.shape:
-            raise ValueError(
-                f"the state dict has a {name} that does not fit a parameter of shape "
-                f"{tuple(parameter.shape)}"
-            )
 
 
 def _descend(parameter: Tensor, entry: dict[str, Any], group: dict[str, Any], slow: int) -> None:

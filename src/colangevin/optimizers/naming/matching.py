@@ -84,7 +84,7 @@ def _entries(model: nn.Module, named: Iterable[tuple[str, nn.Parameter]]) -> lis
     entries = []
     for group in found.values():
         names = tuple(name for name, _ in group)
-        owners = tuple(model.get_submodule(name.rpartition(".")[0]) for name in names)
+        owners = tuple(model.get_submodule(module_name(name)) for name in names)
         entries.append(NamedParameter(names, owners, group[0][1]))
     return entries
 
@@ -203,17 +203,12 @@ def label(pattern: object) -> str:
 
 def is_weight(name: str) -> bool:
     """Whether the last part of a name contains "weight", such as "0.weight" and "weight_ih_l0"."""
-    return "weight" in last_part(name)
+    return "weight" in name.rpartition(".")[2]
 
 
 def is_bias(name: str) -> bool:
     """Whether the last part of a name contains "bias", such as "0.bias" and "in_proj_bias"."""
-    return "bias" in last_part(name)
-
-
-def last_part(name: str) -> str:
-    """What a parameter is called in its module."""
-    return name.rpartition(".")[2]
+    return "bias" in name.rpartition(".")[2]
 
 
 def module_name(name: str) -> str:

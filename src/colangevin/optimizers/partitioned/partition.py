@@ -6,9 +6,9 @@ group has the name of its part under the key ``part``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
@@ -25,18 +25,10 @@ from colangevin.optimizers.naming.matching import (
 
 Members: TypeAlias = "Pattern | Sequence[Pattern] | EllipsisType"
 Groups: TypeAlias = "list[dict[str, Any]]"
-
-
-class Entry(NamedTuple):
-    """A parameter with its names, and the options of the group that it comes from."""
-
-    known: NamedParameter
-    group: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """The parameter's first name."""
-        return self.known.name
+Entry: TypeAlias = "tuple[NamedParameter, Mapping[str, Any]]"
+"""A parameter with its names, and the options of the group that it comes from."""
+USUAL = {"layer": (), "output": ("hidden", "output"), "bias": ("weights", "biases"), "type": ()}
+"""The usual partitions, with the parts that two of them must have."""
 
 
 def partition(
@@ -84,23 +76,15 @@ def partition(
         given = f"by={by!r} and the parts {', '.join(parts)}" if parts else "neither"
         raise ValueError(f"name the parts, or give by to have a usual partition; got {given}")
     entries = _entries(known, groups)
-    if by is None:
-        members = _named_parts(known, entries, parts)
-    else:
-        label = USUAL[checks.choice("by", by, tuple(USUAL))](model)
-        members = {}
-        for entry in entries:
-            members.setdefault(label(entry.name), []).append(entry)
-    return [group for part, chosen in _in_order(by, members) for group in _groups(part, chosen)]
-
-
-# --- what there is ------------------------------------------------------------------------
+    members = _named_parts(known, entries, parts) if by is None else _usual(model, by, entries)
+    return [group for part, chosen in members.items() for group in _groups(part, chosen)]
 
 
 def _entries(known: Sequence[NamedParameter], groups: Groups | None) -> list[Entry]:
+    """The parameters that are to be divided."""
     names: dict[Tensor, NamedParameter] = {each.parameter: each for each in known}
     sources: Groups = [{"params": list(names)}] if groups is None else groups
-    entries = []
+    entries: list[Entry] = []
     for group in sources:
         options = {k: v for k, v in group.items() if k not in ("params", "names", "param_names")}
         for parameter in group["params"]:
@@ -110,7 +94,7 @@ def _entries(known: Sequence[NamedParameter], groups: Groups | None) -> list[Ent
                     "of the model's"
                 )
             if parameter.requires_grad:
-                entries.append(Entry(names[parameter], options))
+                entries.append((names[parameter], options))
     if not entries:
         raise ValueError("model has no parameter that needs a gradient")
     return entries
@@ -119,14 +103,14 @@ def _entries(known: Sequence[NamedParameter], groups: Groups | None) -> list[Ent
 def _groups(part: str, entries: Sequence[Entry]) -> Groups:
     """One group for each group that the entries come from."""
     found: dict[int, dict[str, Any]] = {}
-    for entry in entries:
-        if id(entry.group) not in found:
-            outer = entry.group.get("name")
+    for known, options in entries:
+        if id(options) not in found:
+            outer = options.get("name")
             name = part if outer is None else f"{part}: {outer}"
-            made = {**entry.group, "params": [], "names": [], "name": name, "part": part}
-            found[id(entry.group)] = made
-        found[id(entry.group)]["params"].append(entry.known.parameter)
-        found[id(entry.group)]["names"].append(entry.name)
+            made = {**options, "params": [], "names": [], "name": name, "part": part}
+            found[id(options)] = made
+        found[id(options)]["params"].append(known.parameter)
+        found[id(options)]["names"].append(known.name)
     return list(found.values())
 
 
@@ -140,80 +124,60 @@ def _named_parts(
     if len(rest) > 1:
         raise ValueError(f"only one part can be the rest (...), got {' and '.join(rest)}")
     owner: dict[str, str] = {}
+    available = [own for own, _ in entries]
     for part, members in parts.items():
-        if isinstance(members, EllipsisType):
-            continue
-        for name in _chosen(part, members, known, entries):
+        for name in _chosen(part, members, known, available):
             if owner.setdefault(name, part) != part:
                 raise ValueError(f"parts {owner[name]!r} and {part!r} overlap: both have {name!r}")
-    left = [entry.name for entry in entries if entry.name not in owner]
+    left = [own.name for own in available if own.name not in owner]
     if left and not rest:
         raise ValueError(f"no part has {listed(map(repr, left))}; ... stands for the rest")
     if rest and not left:
         raise ValueError(f"part {rest[0]!r} is empty: the other parts have every parameter")
     owner.update(dict.fromkeys(left, rest[0]) if rest else {})
-    return {part: [e for e in entries if owner[e.name] == part] for part in parts}
+    return {part: [e for e in entries if owner[e[0].name] == part] for part in parts}
 
 
 def _chosen(
-    part: str, members: Members, known: Sequence[NamedParameter], entries: Sequence[Entry]
-) -> list[str]:
-    """The first names of a part's parameters."""
+    part: str, members: Members, known: Sequence[NamedParameter], free: Sequence[NamedParameter]
+) -> Iterator[str]:
+    """The first names of the parameters that a part names."""
+    if isinstance(members, EllipsisType):
+        return
     single = isinstance(members, (str, type, nn.Module, Tensor)) or not isinstance(
         members, Iterable
     )
     each = [members] if single else list(members)  # type: ignore[arg-type]
     if not each:
         raise ValueError(f"part {part!r} is empty: name its parameters")
-    available = [entry.known for entry in entries]
-    return [
-        found.name
-        for member in each
-        for found in select(
-            member,
-            known,
-            available,
-            unavailable="need no gradient or are in none of the groups",
-            prefix=f"part {part!r}: ",
-        )
-    ]
+    why = "need no gradient or are in none of the groups"
+    for member in each:
+        for found in select(member, known, free, unavailable=why, prefix=f"part {part!r}: "):
+            yield found.name
 
 
 # --- the usual partitions -----------------------------------------------------------------
 
 
-def _by_layer(model: nn.Module) -> Callable[[str], str]:
-    return lambda name: module_name(name) or "model"
-
-
-def _by_output(model: nn.Module) -> Callable[[str], str]:
+def _usual(model: nn.Module, by: str, entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    expected = USUAL[checks.choice("by", by, tuple(USUAL))]
+    found: dict[str, list[Entry]] = {part: [] for part in expected}
     last = [name for name, p in model.named_parameters() if p.requires_grad][-1]
-    return lambda name: "output" if module_name(name) == module_name(last) else "hidden"
-
-
-def _by_bias(model: nn.Module) -> Callable[[str], str]:
-    return lambda name: "biases" if is_bias(name) else "weights"
-
-
-def _by_type(model: nn.Module) -> Callable[[str], str]:
-    return lambda name: type(model.get_submodule(module_name(name))).__name__
-
-
-USUAL: dict[str, Callable[[nn.Module], Callable[[str], str]]] = {
-    "layer": _by_layer,
-    "output": _by_output,
-    "bias": _by_bias,
-    "type": _by_type,
-}
-EXPECTED = {"output": ("hidden", "output"), "bias": ("weights", "biases")}
-
-
-def _in_order(
-    by: str | None, members: Mapping[str, list[Entry]]
-) -> Iterable[tuple[str, list[Entry]]]:
-    if by not in EXPECTED:
-        return members.items()
-    for part in EXPECTED[by]:
-        if part not in members:
+    for entry in entries:
+        found.setdefault(_usual_part(model, by, entry[0].name, last), []).append(entry)
+    for part in expected:
+        if not found[part]:
             raise ValueError(f"by={by!r}: part {part!r} is empty, all parameters are in the other")
-    return [(part, members[part]) for part in EXPECTED[by]]
+    return found
+
+
+def _usual_part(model: nn.Module, by: str, name: str, last: str) -> str:
+    """The part of a parameter; ``last`` is the name of the model's last one."""
+    module = module_name(name)
+    if by == "layer":
+        return module or "model"
+    if by == "output":
+        return "output" if module == module_name(last) else "hidden"
+    if by == "bias":
+        return "biases" if is_bias(name) else "weights"
+    return type(model.get_submodule(module)).__name__

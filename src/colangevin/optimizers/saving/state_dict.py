@@ -25,8 +25,9 @@ from colangevin.optimizers.step.bucket import (
     StateOf,
     work_dtype,
 )
+from colangevin.optimizers.step.friction import FRICTION
 from colangevin.optimizers.step.place import names_of
-from colangevin.optimizers.torch_compat import is_sharded
+from colangevin.torch_compat import is_sharded
 
 if TYPE_CHECKING:
     from colangevin.optimizers.cola import CoLA
@@ -102,6 +103,9 @@ class Loading:
             {**new, "constraint": old["constraint"]}
             for new, old in zip(state["param_groups"], self._optimizer.param_groups, strict=True)
         ]
+        for group in groups:
+            if isinstance(group["friction"], Tensor):  # ξ itself in states of before 0.1.0
+                group["friction"] = float(group["friction"])
         entries = dict(state["state"])
         entries.update(_entries(self._loaded, groups))
         own = defaultdict(dict, entries)
@@ -142,6 +146,41 @@ def moved(entry: Mapping[str, Any], parameter: Tensor) -> dict[str, Any]:
 # --- checks ---------------------------------------------------------------------------------
 
 
+def checked_form(
+    state_dict: Any, groups: Sequence[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], Mapping[Any, Any]]:
+    """Groups and state of a state dict whose groups have as many parameters as the optimizer's.
+
+    Raises:
+        ValueError: saying what is missing or damaged.
+    """
+    keys = state_dict.keys() if isinstance(state_dict, Mapping) else {}
+    missing = sorted({"state", "param_groups"} - set(keys))
+    if missing:
+        found = f"the keys {list(keys)[:5]}" if isinstance(state_dict, Mapping) else state_dict
+        old = {"fast", "slow", "period"} <= set(keys)  # of a Multirate
+        why = "; it was saved by an earlier version, whose form is not read any more" if old else ""
+        raise ValueError(
+            f"no state dict of an optimizer: it lacks {', '.join(missing)} and has {found}{why}"
+        )
+    saved_groups, states = state_dict["param_groups"], state_dict["state"]
+    if not isinstance(saved_groups, list) or not isinstance(states, Mapping):
+        raise ValueError("no state dict of an optimizer: param_groups must be a list, state a dict")
+    if len(saved_groups) != len(groups):
+        raise ValueError(f"the state dict has {len(saved_groups)} groups, not {len(groups)}")
+    for index, (saved, group) in enumerate(zip(saved_groups, groups, strict=True)):
+        where = f"group {index} of the state dict"
+        if not isinstance(saved, Mapping) or not isinstance(saved.get("params"), list):
+            raise ValueError(f"{where} is damaged: {type(saved).__name__}")
+        size, own = len(saved["params"]), len(group["params"])
+        if size != own:
+            raise ValueError(f"{where} has {size} parameters, not {own}")
+        for key, name in zip(saved["params"], names_of(group), strict=True):
+            if not isinstance(states.get(key), Mapping | None):
+                raise ValueError(f"{where} has {type(states[key]).__name__} as the state of {name}")
+    return saved_groups, states
+
+
 def check(
     state_dict: Mapping[str, Any],
     groups: Sequence[dict[str, Any]],
@@ -153,79 +192,45 @@ def check(
     Raises:
         ValueError, TypeError: naming the group and what is wrong.
     """
-    if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= state_dict.keys():
-        keys = list(state_dict)[:5] if isinstance(state_dict, Mapping) else state_dict
-        raise ValueError(f"no state dict of an optimizer: it has the keys {keys}")
-    saved_groups = state_dict["param_groups"]
-    if not isinstance(saved_groups, list) or not isinstance(state_dict["state"], Mapping):
-        raise ValueError("no state dict of an optimizer: param_groups must be a list, state a dict")
-    if len(saved_groups) != len(groups):
-        raise ValueError(f"the state dict has {len(saved_groups)} groups, not {len(groups)}")
+    saved_groups, states = checked_form(state_dict, groups)
     for index, (saved, group) in enumerate(zip(saved_groups, groups, strict=True)):
-        if not isinstance(saved, Mapping) or not isinstance(saved.get("params"), list):
-            raise ValueError(f"group {index} of the state dict is damaged: {type(saved).__name__}")
-        _check_constraint(index, saved, group)
+        where = f"group {index} of the state dict"
+        _check_constraint(where, saved.get("constraint"), group["constraint"].describe())
         try:
             check_group({**saved, "constraint": group["constraint"]})
         except (ValueError, TypeError) as error:
-            raise type(error)(f"group {index} of the state dict: {error}") from error
+            raise type(error)(f"{where}: {error}") from error
         expected = _shapes(plan_of(index), state_of)
-        _check_entries(index, saved, group, state_dict["state"], expected)
+        for key, p, name in zip(saved["params"], group["params"], names_of(group), strict=True):
+            _check_entry(where, name, states.get(key) or {}, expected[p])
 
 
-def _check_constraint(index: int, saved: Mapping[str, Any], group: dict[str, Any]) -> None:
-    described, own = saved.get("constraint"), group["constraint"].describe()
+def _check_constraint(where: str, described: object, own: Mapping[str, Any]) -> None:
     if not isinstance(described, Mapping):
         raise ValueError(
-            f"group {index} of the state dict has no constraint: it is of another optimizer; "
+            f"{where} has no constraint: it is of another optimizer; "
             "hand_over passes momenta from SGD"
         )
     if not same_values(described, own):
-        raise ValueError(
-            f"group {index} of the state dict has the constraint {described!r}, "
-            f"the optimizer has {own!r}"
-        )
+        raise ValueError(f"{where} has the constraint {described!r}, the optimizer has {own!r}")
 
 
-def _check_entries(
-    index: int,
-    saved: Mapping[str, Any],
-    group: dict[str, Any],
-    states: Mapping[int, Any],
-    expected: Mapping[Tensor, Mapping[str, torch.Size]],
+def _check_entry(
+    where: str, name: str, entry: Mapping[str, Any], expected: Mapping[str, torch.Size]
 ) -> None:
-    if len(saved["params"]) != len(group["params"]):
-        raise ValueError(
-            f"group {index} of the state dict has {len(saved['params'])} parameters, "
-            f"not {len(group['params'])}"
-        )
-    for key, parameter, name in zip(saved["params"], group["params"], names_of(group), strict=True):
-        entry = states.get(key)
-        if entry is None:
-            continue
-        if not isinstance(entry, Mapping):
+    for field, value in entry.items():
+        allowed = expected.get(field)
+        if not isinstance(value, Tensor) or value.shape != allowed:
+            shape = tuple(value.shape) if isinstance(value, Tensor) else value
             raise ValueError(
-                f"group {index} of the state dict has {type(entry).__name__} as the state of {name}"
+                f"{where} has {field} of shape {shape} for {name}, where the optimizer has "
+                f"{None if allowed is None else tuple(allowed)}"
             )
-        for field, value in entry.items():
-            allowed = expected[parameter].get(field)
-            if not isinstance(value, Tensor) or value.shape != allowed:
-                shape = tuple(value.shape) if isinstance(value, Tensor) else value
-                raise ValueError(
-                    f"group {index} of the state dict has {field} of shape {shape} for {name}, "
-                    f"where the optimizer has {None if allowed is None else tuple(allowed)}"
-                )
-        _check_count(index, name, entry)
-
-
-def _check_count(index: int, name: str, entry: Mapping[str, Any]) -> None:
     if entry.keys() <= {RADIUS}:
         return  # frozen, so it has made no step
     steps = float(entry[STEP]) if STEP in entry else math.nan
     if not (steps >= 0.0 and steps == int(steps)):
-        raise ValueError(
-            f"group {index} of the state dict has step {steps} for {name}; it must be a count"
-        )
+        raise ValueError(f"{where} has step {steps} for {name}; it must be a count")
 
 
 def _shapes(plan: Plan, state_of: StateOf) -> dict[Tensor, dict[str, torch.Size]]:
@@ -239,6 +244,7 @@ def _shapes(plan: Plan, state_of: StateOf) -> dict[Tensor, dict[str, torch.Size]
             MOMENTUM: p.shape,
             MASTER: p.shape,
             STEP: torch.Size([]),
+            FRICTION: torch.Size([]),
         }
         for p in plan.parameters
     }

@@ -11,16 +11,18 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from colangevin.constraints.circle import RADIUS
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.distributed.shards import laid_like
-from colangevin.optimizers.options import dynamics
-from colangevin.optimizers.saving import state_dict as saving
+from colangevin.optimizers.options import dynamics, is_adaptive
+from colangevin.optimizers.saving.state_dict import same_rule
 from colangevin.optimizers.step.bucket import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, STEP
+from colangevin.optimizers.step.friction import friction_of
 from colangevin.optimizers.step.plan import Plan
-from colangevin.optimizers.torch_compat import stamp
+from colangevin.torch_compat import stamp
 
 Momenta: TypeAlias = "dict[Tensor, Tensor]"
+Owners: TypeAlias = "Mapping[Tensor, dict[str, Any]]"
+"""The group of each parameter."""
 
 
 @torch.no_grad()
@@ -68,65 +70,47 @@ def hand_over(source: Optimizer, target: Optimizer, *, momenta: bool = True) -> 
     return target
 
 
-def _speed(group: Mapping[str, Any]) -> float:
-    """h of a group: p = −h · buffer."""
-    return math.sqrt(float(group["lr"]))
-
-
 def _has_momentum(group: Mapping[str, Any]) -> bool:
     if "thermostat" not in group:
         return bool(group.get("momentum"))
-    return thermostats.is_adaptive(group) or not dynamics(group).is_overdamped
+    return not dynamics(group).is_overdamped
 
 
-# --- from ---------------------------------------------------------------------------------
+def _speed(group: Mapping[str, Any]) -> float:
+    """h of a group, p = −h · buffer; 0 where it has no momentum."""
+    return math.sqrt(float(group["lr"])) if _has_momentum(group) else 0.0
 
 
 def _momenta(source: Optimizer) -> Momenta:
     """The physical momentum of each parameter that has one, in the space of the weight."""
-    if isinstance(source, torch.optim.SGD):
-        return {
-            p: source.state[p][MOMENTUM] * -_speed(group)
-            for group in source.param_groups
-            for p in group["params"]
-            if source.state.get(p, {}).get(MOMENTUM) is not None
-        }
+    if not isinstance(source, CoLA | torch.optim.SGD):
+        return {}
     found: Momenta = {}
-    if isinstance(source, CoLA):
-        for index, group in enumerate(source.param_groups):
-            indices = _with_momentum(source, group)
-            for _, bucket in source._view(index).divide(indices) if indices else []:
+    for index, group in enumerate(source.param_groups):
+        entries = [source.state.get(p, {}) for p in group["params"]]
+        indices = [i for i, entry in enumerate(entries) if entry.get(MOMENTUM) is not None]
+        if not indices or not _has_momentum(group):
+            continue
+        if isinstance(source, CoLA):
+            for _, bucket in source._view(index).divide(indices):
                 state = bucket.look(source.state, momentum=True)
                 parts = bucket.scatter(bucket.constraint.ambient_momentum(state) * -_speed(group))
                 found.update(zip(bucket.owners, bucket.globalised(parts), strict=True))
+        else:
+            for i in indices:
+                found[group["params"][i]] = entries[i][MOMENTUM] * -_speed(group)
     return found
-
-
-def _with_momentum(optimizer: CoLA, group: dict[str, Any]) -> list[int]:
-    params = group["params"]
-    indices = [i for i, p in enumerate(params) if MOMENTUM in optimizer.state.get(p, {})]
-    return indices if _has_momentum(group) else []
-
-
-# --- to -----------------------------------------------------------------------------------
 
 
 def _to_sgd(target: torch.optim.SGD, moving: Momenta) -> None:
     for group in target.param_groups:
-        if _has_momentum(group) and _speed(group) > 0.0:
-            for p in group["params"]:
-                if p in moving:
-                    momentum = laid_like(p, moving[p]) / -_speed(group)
-                    target.state[p][MOMENTUM] = momentum.to(p.dtype)
+        for p in group["params"] if _speed(group) else ():
+            if p in moving:
+                momentum = laid_like(p, moving[p]) / -_speed(group)
+                target.state[p][MOMENTUM] = momentum.to(p.dtype)
 
 
-def _to_group(
-    source: Optimizer,
-    target: CoLA,
-    index: int,
-    owners: Mapping[Tensor, dict[str, Any]],
-    moving: Momenta,
-) -> None:
+def _to_group(source: Optimizer, target: CoLA, index: int, owners: Owners, moving: Momenta) -> None:
     group, plan = target.param_groups[index], target._view(index)
     shared = [i for i, p in enumerate(group["params"]) if p in owners]
     for i in shared:
@@ -134,44 +118,33 @@ def _to_group(
         target.state[group["params"][i]] = {k: entry[k] for k in (STEP, RADIUS) if k in entry}
     same = {i for i in shared if _same_geometry(owners[group["params"][i]], group)}
     for i in same:
-        _copy(source, target, group["params"][i], owners, group, bool(moving))
+        p = group["params"][i]
+        target.state[p].update(_copies(source.state.get(p, {}), owners[p], group, bool(moving)))
     for bucket, position, _ in plan.settle(target._strict):
         bucket.move_to(target.state, position)
     for _, bucket in plan.divide([i for i in shared if group["params"][i].numel()]):
         bucket.prepare(target.state, _has_momentum(group))
-    other = [i for i in shared if i not in same and group["params"][i] in moving]
-    if other and _has_momentum(group) and _speed(group) > 0.0:
-        _project_momenta(target, plan, other, group, moving)
-    for i in shared:
-        _count(source, target, group, group["params"][i], moving)
+    given = [i for i in shared if group["params"][i] in moving and _speed(group)]
+    _project_momenta(target, plan, [i for i in given if i not in same], _speed(group), moving)
+    for i in given:
+        # It has moved before, so its next call is not its first. The counts are the target's own:
+        # with those of the source, noise could come a second time.
+        steps = source.state[group["params"][i]].get(STEP)
+        if steps is None or int(steps) > 0:
+            target.state[group["params"][i]][STEP].clamp_(min=1)
     target._marks.update({p: stamp(p) for p in (group["params"][i] for i in shared)})
-    _copy_friction(group, [owners[group["params"][i]] for i in shared])
-
-
-def _count(
-    source: Optimizer, target: CoLA, group: Mapping[str, Any], parameter: Tensor, moving: Momenta
-) -> None:
-    """A parameter that comes with a momentum has moved before, so its next call is not its first.
-
-    The counts are the target's own: with those of the source, noise could come a second time.
-    """
-    given = parameter in moving and _has_momentum(group) and _speed(group) > 0.0
-    steps = source.state[parameter].get(STEP) if given else None
-    if given and (steps is None or int(steps) > 0):
-        target.state[parameter][STEP].clamp_(min=1)
+    if is_adaptive(group):
+        givers = [owners[group["params"][i]] for i in shared]
+        plan.share_friction(_friction(source, group, givers))
 
 
 def _project_momenta(
-    target: CoLA,
-    plan: Plan,
-    indices: list[int],
-    group: Mapping[str, Any],
-    moving: Momenta,
+    target: CoLA, plan: Plan, indices: list[int], speed: float, moving: Momenta
 ) -> None:
     for _, bucket in plan.divide(indices):
         state = bucket.look(target.state, momentum=True)
         given = [bucket.localised(i, moving[p]) for i, p in enumerate(bucket.owners)]
-        vector = bucket.gather([part / -_speed(group) for part in given])
+        vector = bucket.gather([part / -speed for part in given])
         tangent = bucket.constraint.tangent(state, vector)
         bucket.write(state._replace(momentum=tangent.main, slack_momentum=tangent.slack))
 
@@ -182,29 +155,24 @@ def _same_geometry(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return False
     if one["constraint"].joint and list(map(id, one["params"])) != list(map(id, other["params"])):
         return False
-    return saving.same_rule(one["constraint"], other["constraint"])
+    return same_rule(one["constraint"], other["constraint"])
 
 
-def _copy(
-    source: Optimizer,
-    target: CoLA,
-    parameter: Tensor,
-    owners: Mapping[Tensor, dict[str, Any]],
-    group: Mapping[str, Any],
-    momenta: bool,
-) -> None:
-    entry, own = source.state.get(parameter, {}), owners[parameter]
+def _copies(
+    entry: Mapping[str, Any], own: Mapping[str, Any], group: Mapping[str, Any], momenta: bool
+) -> dict[str, Any]:
+    """What a parameter of the group ``own`` takes along into another of the same geometry."""
     kept = {name: entry[name].clone() for name in (SLACK, MASTER, RADIUS) if name in entry}
-    if momenta and _has_momentum(own) and _has_momentum(group) and _speed(group) > 0.0:
+    if momenta and _has_momentum(own) and _speed(group):
         scale = _speed(own) / _speed(group)
         kept.update({k: entry[k] * scale for k in (MOMENTUM, SLACK_MOMENTUM) if k in entry})
-    target.state[parameter].update(kept)
+    return kept
 
 
-def _copy_friction(group: dict[str, Any], givers: list[dict[str, Any]]) -> None:
-    if not givers or len(givers) < len(group["params"]) or not thermostats.is_adaptive(group):
-        return
-    giver = givers[0]
-    if all(other is giver for other in givers) and giver.get("thermostat") == "adaptive":
-        value = giver["friction"]
-        group["friction"] = value.clone() if isinstance(value, Tensor) else value
+def _friction(source: Optimizer, group: dict[str, Any], givers: list[dict[str, Any]]) -> float:
+    """Where ξ of a group begins: that of the group which all of its parameters come from."""
+    giver = givers[0] if givers else group
+    one = len(givers) == len(group["params"]) and all(other is giver for other in givers)
+    if one and giver.get("thermostat") == "adaptive":
+        return friction_of(giver, source.state)
+    return float(group["friction"])

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from colangevin.constraints import Constraint, State
-from colangevin.optimizers.torch_compat import copy_all
+from colangevin.torch_compat import copy_all
 
 if TYPE_CHECKING:
     from colangevin.optimizers.distributed.shards import ShardedWeight
@@ -27,6 +27,7 @@ StateOf: TypeAlias = "dict[Tensor, Any]"
 STEP = "step"
 MOMENTUM = "momentum_buffer"
 SLACK = "slack"
+"""What a geometry keeps for the slack; that of ``Circle`` is an angle."""
 SLACK_MOMENTUM = "slack_momentum"
 MASTER = "master"
 WRITTEN = (MOMENTUM, SLACK, SLACK_MOMENTUM, MASTER)
@@ -217,6 +218,10 @@ class Bucket:
     def gather(self, tensors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
         """Lay tensors of the parameters' shapes out as one batch, in the dtype of the work."""
         dtype = self._dtype
+        if len(tensors) == 1 and self.members is None:
+            only = tensors[0].detach() if tensors[0].requires_grad else tensors[0]
+            batch = self.constraint.to_batch(only)
+            return batch if batch.dtype is dtype else batch.to(dtype)
         if len(tensors) > 1 and self._stackable(tensors, dtype):
             # One call for all, and wide weights stay in their own memory layout.
             batch = self.constraint.to_batch(torch.stack(tuple(tensors)).detach(), 1)

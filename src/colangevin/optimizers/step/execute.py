@@ -8,20 +8,19 @@ lockstep.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from colangevin.constraints import Outcome, State
+from colangevin.constraints import Outcome
 from colangevin.constraints.base import overwrite
 from colangevin.errors import ConvergenceError
 from colangevin.integrators import adaptive
 from colangevin.integrators.adaptive import AdaptiveDynamics, Part
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.recipe import Recipe, direction, stretch
-from colangevin.integrators.scheme import Action, Impulse, Move, Overdamped, has_letter
-from colangevin.optimizers import thermostats
+from colangevin.integrators.scheme import Action, Drift, Impulse, Move, Overdamped, has_letter
 from colangevin.optimizers.step.bucket import Bucket
 from colangevin.optimizers.step.noise import Noise
 
@@ -33,7 +32,7 @@ BLOCK = 7 << 14
 back to the system whenever they are freed, and come back page by page."""
 
 
-def execute(plans: Sequence[Plan]) -> None:
+def execute(plans: Collection[Plan]) -> None:
     """Carry out all plans or, if one that can fail does so or is interrupted, none.
 
     Those that cannot fail come last. An interrupt between two of them leaves some undone.
@@ -55,13 +54,8 @@ def execute(plans: Sequence[Plan]) -> None:
             plan.run()
 
 
-def run_bucket(
-    bucket: Bucket,
-    recipe: Recipe,
-    seeds: Sequence[int],
-    steps: Sequence[int],
-    draw: int,
-    addressed: bool,
+def run_formulas(
+    bucket: Bucket, recipe: Recipe, seeds: Sequence[int], steps: Sequence[int], draw: int
 ) -> Outcome | None:
     """Move a bucket; returns what happened in its projections, if there are any.
 
@@ -71,44 +65,31 @@ def run_bucket(
         seeds: of the noise, one per member.
         steps: how many steps each parameter has made.
         draw: number of the first draw.
-        addressed: whether the gradients can be read at the bucket's ``addresses``.
     """
-    try:
-        # The kernels count the indices of the noise from the beginning of what they work on.
-        if bucket.kernel is not None and not (bucket.shards and any(map(is_noisy, recipe.actions))):
-            found: Outcome | None = bucket.kernel.run(recipe, seeds, steps, draw, addressed)
-            return found
-        return _by_formulas(bucket, recipe, Noise(bucket, seeds, steps, draw))
-    except ConvergenceError as error:
-        raise ConvergenceError(f"{bucket.name}: {error}") from error
-
-
-def _by_formulas(bucket: Bucket, recipe: Recipe, noise: Noise) -> Outcome | None:
-    state, gradient, constraint = bucket.read(), bucket.gather(bucket.slopes()), bucket.constraint
+    constraint, state = bucket.constraint, bucket.read()
+    simple = not (bucket.shards or constraint.joint)
+    gradient = bucket.gather(bucket.gradients if simple else bucket.slopes())  # type: ignore[arg-type]
     if bucket.members is not None:
         recipe = recipe.spread(bucket.per_member_shape)
-    if not constraint.elementwise or constraint.fallible:
-        force = direction(gradient, state.position, recipe.weight_decay)
-        state = advance(constraint, state, force, recipe.actions, noise.draw)
+    actions, _, decay = recipe
+    noisy = any(type(action) is not Drift and action[-1] is not None for action in actions)
+    noise = Noise(bucket, seeds, steps, draw) if noisy else None
+    size = state.position.numel()
+    alone = constraint.elementwise and not constraint.fallible and len(bucket.parameters) == 1
+    if alone and size > BLOCK and gradient.dim() == 1 and gradient.is_cpu:
+        for first in range(0, size, BLOCK):  # no temporary is larger than a block
+            cut = slice(first, first + BLOCK)
+            part, slope = state.map(lambda tensor, cut=cut: tensor[cut]), gradient[cut]  # type: ignore[misc]
+            force = direction(slope, part.position, decay)
+            own = None if noise is None else noise.at(first).draw
+            overwrite(part, advance(constraint, part, force, actions, own))
     else:
-        for first, part, slope in _blocks(bucket, state, gradient):
-            force = direction(slope, part.position, recipe.weight_decay)
-            draw = noise.at(first).draw
-            overwrite(part, advance(constraint, part, force, recipe.actions, draw))
+        plain = type(decay) is float and decay == 0.0
+        force = gradient if plain else direction(gradient, state.position, decay)
+        own = None if noise is None else noise.draw
+        state = advance(constraint, state, force, actions, own)
     bucket.write(state)
     return state.outcome
-
-
-def _blocks(bucket: Bucket, state: State, gradient: Tensor) -> Iterator[tuple[int, State, Tensor]]:
-    """An elementwise geometry piece by piece: no temporary is larger than a block."""
-    size = state.position.numel()
-    alone = len(bucket.parameters) == 1 and gradient.dim() == 1 and gradient.device.type == "cpu"
-    if not alone or size <= BLOCK:
-        yield 0, state, gradient
-        return
-    for start in range(0, size, BLOCK):
-        cut = slice(start, start + BLOCK)
-        yield start, state.map(lambda tensor, cut=cut: tensor[cut]), gradient[cut]  # type: ignore[misc]
 
 
 # --- adaptive thermostats -------------------------------------------------------------------
@@ -118,8 +99,7 @@ def run_adaptive(plan: Plan) -> Outcome | None:
     """Move the buckets of a group with an adaptive thermostat, which share its friction."""
     buckets, settings = plan.buckets, plan.settings
     assert isinstance(settings, AdaptiveDynamics)
-    device = buckets[0].parameters[0].device
-    friction = thermostats.friction_variable(plan.keeper, device)
+    friction = plan.friction
     parts = [_part(plan, bucket) for bucket in buckets]
     old = [i for i, bucket in enumerate(buckets) if not bucket.fresh]
     everyone, scheme = range(len(parts)), settings.scheme
@@ -139,7 +119,7 @@ def run_adaptive(plan: Plan) -> Outcome | None:
             raise ConvergenceError(f"{'; '.join(b.name for b in own)}: {error}") from error
         for i, part in zip(chosen, moved, strict=True):
             parts[i] = part
-    plan.keeper["friction"] = friction
+    plan.friction.copy_(friction)
     outcome = None
     for bucket, part in zip(buckets, parts, strict=True):
         bucket.write(part.state)

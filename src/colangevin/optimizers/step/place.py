@@ -17,7 +17,7 @@ from colangevin.constraints import Constraint, State
 from colangevin.constraints.base import tolerance_for
 from colangevin.errors import ConstraintError
 from colangevin.optimizers.step.bucket import HALF, Bucket, work_dtype
-from colangevin.optimizers.torch_compat import is_sharded
+from colangevin.torch_compat import is_sharded
 
 LOGGER = logging.getLogger("colangevin")
 
@@ -192,14 +192,15 @@ def announce(group: dict[str, Any], placements: Sequence[Placement]) -> None:
 
 @torch.no_grad()
 def lifted(bucket: Bucket, position: Tensor) -> Tensor | None:
-    """The slack of weights that were written to: where it no longer fits, with the old sign."""
+    """The slack of weights that were written to: made anew where it no longer fits."""
     slack, old = bucket.constraint.lift(position), bucket.slack
     if slack is None or old is None:
         return slack
     old = old.to(slack)
     off = bucket.constraint.residual(State(position, slack=old)).abs()
     off = off > 100 * tolerance_for(position.dtype)
-    slack = torch.copysign(slack, old)
+    slack = bucket.constraint.lift_again(position, old)
+    assert slack is not None
     if off.shape == slack.shape:
         return torch.where(off, slack, old)
     return slack if bool(off.any()) else old

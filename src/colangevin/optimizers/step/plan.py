@@ -8,8 +8,9 @@ each step, and where they have changed they become other numbers.
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,29 +19,30 @@ from torch import Tensor
 from colangevin import checks
 from colangevin.constraints import Constraint, Outcome, Unconstrained
 from colangevin.constraints.contract import check_contract
-from colangevin.errors import ConstraintError
+from colangevin.errors import ConstraintError, ConvergenceError
 from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.recipe import FAINT, Dynamics, Recipe, stretch
 from colangevin.integrators.scheme import Action
 from colangevin.native import PLAIN, suits
-from colangevin.optimizers import thermostats
 from colangevin.optimizers.distributed.shards import ShardedWeight, whole_of
-from colangevin.optimizers.option_checks import refuse_unread
-from colangevin.optimizers.options import dynamics
+from colangevin.optimizers.option_checks import refuse_other_friction, refuse_unread
+from colangevin.optimizers.options import NUMBERS, dynamics, is_adaptive
 from colangevin.optimizers.step import place
 from colangevin.optimizers.step.bucket import STEP, WRITTEN, Bucket, StateOf
-from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_bucket
+from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_formulas
+from colangevin.optimizers.step.friction import FRICTION, share_friction
 from colangevin.optimizers.step.kernels import kernel_for, knows
 from colangevin.optimizers.step.noise import DRAWS, SEEDS
-from colangevin.optimizers.torch_compat import is_sharded, local_of, stamp, versions_of
 from colangevin.random import key_of
+from colangevin.torch_compat import is_sharded, local_of, stamp, version_of
 
 LARGE = 1 << 14
 """From this size on an elementwise parameter is a bucket of its own."""
 HUGE = 1 << 17
 """From this size on any parameter is a bucket of its own."""
-NO_OPTIONS = ("params", "constraint", "fallbacks", "iterations")
-"""What a group has besides its options. All other entries are read: one that means nothing to a
+read_numbers = operator.itemgetter(*NUMBERS)
+NO_OPTIONS = (*NUMBERS, "params", "constraint", "fallbacks", "iterations")
+"""What is read elsewhere. All other entries of a group are looked at: one that means nothing to a
 step, such as a flag of SGD, may have been set by a user who thinks that it does."""
 EMPTY: dict[str, Any] = {}
 Marks = dict[Tensor, "tuple[object, ...]"]
@@ -86,6 +88,7 @@ class Plan:
         owns: the geometry of each parameter; None without entries, or with a joint constraint.
         buckets: what moves together, once it is attached.
         active: the parameters that move.
+        friction: ξ of an adaptive group, which is state of all of its parameters.
         outcome: what happened in the projections of the last step.
 
     Raises:
@@ -123,11 +126,14 @@ class Plan:
         self.buckets: list[Bucket] = []
         self.recipes: dict[bool, Recipe] = {}
         self.active: list[int] = []
+        self.friction = torch.zeros(())
         self.outcome: Outcome | None = None
         self.share = WHOLE.share
+        self.fallible = self.constraint.fallible
         self.seeds: Sequence[int] = ()
         self.made: int | None = None  # steps that all members of an ensemble have made
-        self.keeper: MutableMapping[str, Any] = group  # of the friction variable
+        adaptive = group.get("thermostat") == "adaptive"  # the ensemble keeps options elsewhere
+        self._initial = group["friction"] if adaptive else None
         self.addressed = self.adaptive = self.momentum = self._splits = self._attached = (
             self._watches
         ) = False
@@ -135,8 +141,11 @@ class Plan:
         self._stale: list[Tensor] = []
         self._watched: list[Any] = []
         self._call = WHOLE
-        self._values: object = None
+        self._size = 0
+        self._others: object = None
+        self._numbers: object = None
         self._read: Callable[[Any], Any] = operator.itemgetter("lr")
+        self.settings: Any = None
 
     def _bound(self, index: int) -> Constraint | None:
         """The geometry of one parameter; None for one without entries."""
@@ -235,48 +244,63 @@ class Plan:
             ValueError, TypeError: for an option that is wrong.
         """
         try:
-            same = call is self._call and (len(group), self._read(group)) == self._values
+            same = call is self._call and len(group) == self._size
+            same = same and self._read(group) == self._others
+            numbers = read_numbers(group)
+            if same and numbers == self._numbers:
+                return True
         except (KeyError, RuntimeError, ValueError):  # one is missing, or an array or a tensor
-            same = False
-        return same or self._follow(group, call, index, chain)
+            return self._read_all(group, call, index, chain)
+        # What a schedule changes in every step, mostly: plain numbers in their range.
+        (lr, momentum, friction, temperature, weight_decay), old = numbers, self.settings
+        plain = same and type(lr) is type(temperature) is type(weight_decay) is float
+        if plain and friction is None and type(momentum) is float and type(old) is Dynamics:
+            large = lr > FAINT and temperature >= 0.0 and weight_decay >= 0.0 <= momentum <= 1.0
+            small = lr < math.inf and temperature < math.inf and weight_decay < math.inf
+            if large and small and (momentum == 0.0) == (old.decay == 0.0):
+                new = self.settings = Dynamics(lr, momentum, temperature, old.scheme)
+                self.weight_decay, self.rests, self._numbers = weight_decay, False, numbers
+                self.recipes = {False: Recipe(new.actions(False), self.momentum, weight_decay)}
+                return True
+        return self._read_all(group, call, index, chain)
 
-    def _follow(self, group: dict[str, Any], call: Call, index: int, chain: int | None) -> bool:
+    def _read_all(self, group: dict[str, Any], call: Call, index: int, chain: int | None) -> bool:
         refuse_unread(group)
         lr = group["lr"] if call.rates is None else call.rates[index]
         # Gradients that were kept have the weight decay of their time in them.
         decay = group["weight_decay"] if call.gradients is None else 0.0
-        adaptive = thermostats.is_adaptive(group)
-        read: Callable[..., Any] = thermostats.dynamics if adaptive else dynamics
-        settings: Any = read(group if call.rates is None else {**group, "lr": lr})
-        momentum = adaptive or not settings.is_overdamped
+        adaptive = is_adaptive(group)
+        settings = dynamics(group if call.rates is None else {**group, "lr": lr})
+        if adaptive:
+            refuse_other_friction(group, self._initial)
+        momentum = not settings.is_overdamped
         if self._attached and (adaptive, momentum) != (self.adaptive, self.momentum):
             return False
-        self.settings: Dynamics | AdaptiveDynamics = settings
+        self.settings = settings
         self.adaptive, self.momentum = adaptive, momentum
         self._call, self.share = call, call.share
         self.weight_decay = checks.non_negative("weight_decay", decay)
         self.rests = float(settings.lr) <= FAINT
         self.seeds = [group["seed"] if chain is None else key_of(group["seed"], chain) % SEEDS]
         self.recipes = {}
-        names = [name for name in group if name not in NO_OPTIONS]
-        self._read = operator.itemgetter(*names)
-        values = [v.tolist() if isinstance(v, Tensor) else v for v in self._read(group)]
-        self._values = len(group), tuple(values)
+        self._read = operator.itemgetter(*(name for name in group if name not in NO_OPTIONS))
+        self._size, self._others = len(group), self._read(group)
+        numbers = read_numbers(group)  # a tensor may change in place, and is the same object then
+        self._numbers = tuple(v.tolist() if isinstance(v, Tensor) else v for v in numbers)
         return True
 
     def recipe(self, fresh: bool) -> Recipe:
         """What a step does to parameters in their first step, or in a later one."""
         found = self.recipes.get(fresh)
         if found is None:
-            found = self.recipes[fresh] = self._new_recipe(fresh)
+            if isinstance(self.settings, AdaptiveDynamics):
+                found = Recipe((), True, self.weight_decay)
+            elif self._call.actions is not None:
+                found = Recipe(self._call.actions, False)
+            else:
+                found = Recipe.of(self.settings, self.weight_decay, fresh, self.share)
+            self.recipes[fresh] = found
         return found
-
-    def _new_recipe(self, fresh: bool) -> Recipe:
-        if isinstance(self.settings, AdaptiveDynamics):
-            return Recipe((), True, self.weight_decay)
-        if self._call.actions is not None:
-            return Recipe(self._call.actions, False)
-        return Recipe.of(self.settings, self.weight_decay, fresh, self.share)
 
     def first_draw(self, fresh: bool) -> int:
         """The number of the first draw: as in the whole call, if the noise is in one stretch."""
@@ -343,14 +367,28 @@ class Plan:
                 self._add(bucket.part(old), False)
             else:
                 self._add(bucket, bool(fresh))
+        if self.adaptive:
+            self.share_friction(group["friction"])
+        else:  # a group that becomes adaptive again starts from its option
+            for parameter in self.parameters:
+                self._state_of.get(parameter, {}).pop(FRICTION, None)
         self._watch(self._call.gradients)
 
-    def attach_members(self, momentum: bool, adaptive: bool) -> None:
+    def share_friction(self, initial: object) -> None:
+        """Let all parameters that have state have the same ξ; it is made if none has one."""
+        own = [p for p in self.parameters if STEP in self._state_of.get(p, EMPTY)]
+        if own:
+            entries = [self._state_of[p] for p in own]
+            self.friction = share_friction(entries, initial, own[0].device)
+
+    def attach_members(self, momentum: bool, adaptive: bool, initial: Tensor | None) -> None:
         """Find what moves in an ensemble: everything, and it stays where it is."""
         self.momentum, self.adaptive, self.buckets = momentum, adaptive, []
         for _, bucket in self.divide(range(len(self.parameters))):
             bucket.prepare(self._state_of, momentum)
             self._add(bucket, False)
+        if adaptive:
+            self.share_friction(initial)
 
     def _add(self, bucket: Bucket, fresh: bool) -> None:
         bucket.fresh = fresh
@@ -391,7 +429,7 @@ class Plan:
         for own, here in zip(self.parameters, self._here, strict=True):
             bucket, row = rows.get(own, (None, 0))
             entry: dict[str, Any] = self._state_of.get(own) or {}
-            kept = [(key, entry[key]) for key in (STEP, *WRITTEN) if key in entry]
+            kept = [(key, entry[key]) for key in (STEP, FRICTION, *WRITTEN) if key in entry]
             places = tuple((key, one, local_of(one), local_of(one).data_ptr()) for key, one in kept)
             shard = self.shards[len(self._watched)] if self.shards else None
             moves = shard is not None and shard.moves  # then it is copied in each step
@@ -399,7 +437,7 @@ class Plan:
             self._watched.append((own, here, own.dtype, where, entry, places, bucket, row))
             if bucket is not None:
                 bucket.gradients[row] = own.grad if given is None else given.get(own)
-        self._versions = versions_of(self.parameters) if self._watches else []
+        self._versions = list(map(version_of, self.parameters)) if self._watches else []
         self._attached = True
 
     def holds(
@@ -413,11 +451,9 @@ class Plan:
             given: gradients in the place of the parameters' own.
         """
         parameters, joint = group["params"], self.constraint.joint
-        if (
-            not self._attached
-            or group["constraint"] is not self.constraint
-            or len(parameters) != len(self._watched)
-        ):
+        if not self._attached or group["constraint"] is not self.constraint:
+            return False
+        if len(parameters) != len(self._watched):
             return False
         some, addressed = not (joint and self.active), True
         for parameter, watched in zip(parameters, self._watched, strict=True):
@@ -453,23 +489,18 @@ class Plan:
                     plain = slope.dtype is dtype and type(slope) in PLAIN and slope.is_cpu
                     addressed = plain and slope.is_contiguous() and not slope.is_neg()
         self.addressed = addressed and not self.shards
-        return some and (not self._watches or versions_of(parameters) == self._versions)
+        return some and (not self._watches or list(map(version_of, parameters)) == self._versions)
 
     # --- a step ---------------------------------------------------------------------------------
-
-    @property
-    def fallible(self) -> bool:
-        """Whether a step can fail."""
-        return self.constraint.fallible
 
     def snapshot(self) -> Callable[[], None]:
         """Keep what a step writes over; returns what puts it back."""
         kept = [bucket.snapshot() for bucket in self.buckets]
-        friction = self.keeper["friction"] if self.adaptive else None
+        friction = self.friction.clone() if self.adaptive and self.buckets else None
 
         def put_back() -> None:
-            if self.adaptive:
-                self.keeper["friction"] = friction
+            if friction is not None:
+                self.friction.copy_(friction)
             for restore in kept:
                 restore()
 
@@ -481,10 +512,20 @@ class Plan:
         if self.adaptive and self.buckets:
             self.outcome = run_adaptive(self)
             return
+        seeds, made = self.seeds, self.made
         for bucket in self.buckets:
-            draw = self.first_draw(bucket.fresh)
-            recipe = self.recipe(bucket.fresh)
-            found = run_bucket(bucket, recipe, self.seeds, self.steps(bucket), draw, self.addressed)
+            fresh, kernel = bucket.fresh, bucket.kernel
+            recipe = self.recipes.get(fresh) or self.recipe(fresh)
+            steps = bucket.counts.tolist() if made is None else [made] * len(bucket.parameters)
+            draw = self.first_draw(fresh) if self.share[0] else 0
+            try:
+                # Kernels count the indices of the noise from the beginning of what they work on.
+                if kernel is None or (bucket.shards and any(map(is_noisy, recipe.actions))):
+                    found = run_formulas(bucket, recipe, seeds, steps, draw)
+                else:
+                    found = kernel.run(recipe, seeds, steps, draw, self.addressed)
+            except ConvergenceError as error:
+                raise ConvergenceError(f"{bucket.name}: {error}") from error
             if found is not None:
                 self.outcome = found.joined(self.outcome)
 
@@ -503,7 +544,7 @@ class Plan:
             bucket.gradients = [None] * len(bucket.gradients)  # a plan is kept, gradients are not
             bucket.fresh = bucket.fresh and not counted
         if self._watches:
-            self._versions = versions_of(self.parameters)
+            self._versions = list(map(version_of, self.parameters))
         self._stale = []
         return not (self._splits and counted)
 
@@ -520,7 +561,7 @@ class Plan:
     def rolled_back(self, marks: Marks) -> None:
         """A step has failed: what was on the manifold before it is so again."""
         if self._watches:
-            self._versions = versions_of(self.parameters)
+            self._versions = list(map(version_of, self.parameters))
         self.leave(marks)
         for own in self._stale:
             marks.pop(own, None)

@@ -1,7 +1,8 @@
-"""A geometry from outside is one file and one line: every law runs on it, and passes.
+"""A geometry, a scheme or an optimizer from outside is one file and one line: every law runs on it.
 
 The geometries of ``docs/own-constraint.md`` are put in a copy of the tests, with a subclass of one
-of the library's. pytest then runs there in a process of its own.
+of the library's, another word and another optimizer. pytest then runs there in a process of its
+own. For an option see ``TestANewOption`` of ``optimizers/test_option_checks.py``.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ class Same(cl.Orthogonal):
     """It moves as its parent."""
 
 
+class Warm(cl.CoLA):
+    """A method of its own."""
+
+    def __init__(self, params, lr, **options):
+        super().__init__(params, lr, momentum=0.5, temperature=1e-3, scheme="BAO", **options)
+
+
 def its_parents(case):
     from twins import orthogonal_twin
 
@@ -39,6 +47,12 @@ LINES = """
     Case("own_positive", own.NonNegative, ((3, 4),), lambda w: (-w).max(), share=LAYOUT),
     Case("own_slow", own.Slow, ((4, 3),), not_orthonormal(), share=LAYOUT),
     Case("own_same", own.Same, ((4, 3),), not_orthonormal(), share=LAYOUT, twin=own.its_parents),
+"""
+RUN = """
+    Run("own_word", "BAO"),
+"""
+METHOD = """
+    OptimizerCase("own_method", lambda m, step, seed: own.Warm(m.parameters(), step, seed=seed)),
 """
 OWN = ("own_centered", "own_positive", "own_slow", "own_same")
 
@@ -60,18 +74,26 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         if not file.name.startswith("test_"):
             shutil.copy(file, folder)
     (folder / "laws").mkdir()
-    for file in (*TESTS.glob("laws/*.py"), TESTS / "constraints" / "test_base.py"):
+    others = ("constraints/test_base.py", "optimizers/test_optimizer_contract.py")
+    for file in (*TESTS.glob("laws/*.py"), *(TESTS / name for name in others)):
         if file.name != Path(__file__).name:
             shutil.copy(file, folder / "laws")
     imports = "from dataclasses import dataclass\nimport torch\nimport colangevin as cl\n"
     imports += "from colangevin.constraints import Vector\n"
     classes = [class_of(name) for name in ("Centered", "NonNegative")]
     (folder / "own.py").write_text("\n".join([imports, *classes, SUBCLASSES]), "utf-8")
-    registry = (folder / "registry.py").read_text("utf-8")
-    changed = registry.replace("\nCASES = [\n", "\nimport own\n\nCASES = [" + LINES)
-    assert changed != registry
-    (folder / "registry.py").write_text(changed, "utf-8")
+    add(folder / "registry.py", "\nCASES = [\n", LINES)
+    add(folder / "registry.py", "\nRUNS = [\n", RUN)
+    add(folder / "optimizers_registry.py", "\nOPTIMIZERS = [\n", METHOD)
     return outcomes(folder)
+
+
+def add(registry: Path, where: str, line: str) -> None:
+    """Put a line into a registry."""
+    before = registry.read_text("utf-8")
+    changed = before.replace(where, f"\nimport own\n{where.rstrip()}{line}")
+    assert changed != before
+    registry.write_text(changed, "utf-8")
 
 
 def outcomes(folder: Path) -> dict[str, str]:
@@ -101,12 +123,26 @@ def test_every_law_runs_on_it_and_holds(report: dict[str, str], name: str) -> No
     }
 
 
+def test_every_law_of_schemes_runs_on_a_new_word(report: dict[str, str]) -> None:
+    own = {test: word for test, word in report.items() if "own_word" in test}
+    assert {test for test, word in own.items() if word != "PASSED"} == set()
+    assert any("circle" in test for test in own) and any("own_centered" in test for test in own)
+    laws = {test.split("::")[0].rpartition("/")[2] for test in own}
+    assert {"test_batching.py", "test_manifold.py", "test_native.py", "test_reference.py"} <= laws
+
+
+def test_the_contract_of_optimizers_runs_on_a_new_one(report: dict[str, str]) -> None:
+    own = {test: word for test, word in report.items() if "own_method" in test}
+    assert {test for test, word in own.items() if word != "PASSED"} == set()
+    assert len(own) > 30
+
+
 def test_only_literal_formulas_that_nobody_has_written_are_skipped(report: dict[str, str]) -> None:
     skipped = {test: count for test, count in report.items() if test.startswith("skipped")}
     assert len(skipped) == 3
     for name in ("Centered", "NonNegative", "Slow"):
         (count,) = [n for words, n in skipped.items() if words.startswith(f"skipped: {name} has")]
-        assert count == "12"  # two tests, six schemes
+        assert count == "14"  # two tests, seven schemes
     assert all("name them in its line of CASES, as twin=" in words for words in skipped)
     followed = [test for test in report if "follows_the_reference[own_same" in test]
-    assert len(followed) == 6  # it names a twin
+    assert len(followed) == 7  # it names a twin

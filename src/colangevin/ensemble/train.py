@@ -1,4 +1,4 @@
-"""Training for many epochs: metrics, progress, checkpoints."""
+"""Training for many epochs: metrics, progress, checkpoints, schedulers; evaluation on data."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.func import functional_call, vmap
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim.optimizer import Optimizer
+from torch.utils.data import TensorDataset, default_collate
 
 from colangevin import checks
-from colangevin.ensemble.gradients import Loss
-from colangevin.ensemble.scheduling import advance, listed
-from colangevin.ensemble.sources import Points
+from colangevin.ensemble.data import Points, is_loader, pair
+from colangevin.ensemble.gradients import Loss, evaluating
+from colangevin.ensemble.groups import MemberGroup
 
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
@@ -126,13 +130,15 @@ def fit(
         since: list[Tensor] = []
         while ensemble.epochs < epochs and ensemble.active:
             since.append(ensemble.epoch(loss, inputs, targets, **sizes))
-            advance(steered, float(since[-1].nanmean()))
+            for scheduler in steered:
+                wants_loss = isinstance(scheduler, ReduceLROnPlateau)
+                scheduler.step(*([float(since[-1].nanmean())] if wants_loss else []))
             report(ensemble.epochs)
             if ensemble.epochs % every and ensemble.epochs < epochs and ensemble.active:
                 continue
             row = {LOSS: torch.stack(since).mean(dim=0)}
             for name, metric in (metrics or {}).items():
-                row[name] = widen(ensemble, metric(ensemble), name)
+                row[name] = widen(ensemble, _checked(ensemble, metric(ensemble), name))
             history.append(ensemble.epochs, row)
             since = []
             if path is not None:
@@ -169,14 +175,25 @@ def _warn_if_idle(ensemble: Ensemble, epochs: int) -> None:
     warnings.warn(said, UserWarning, stacklevel=4)  # the caller of Ensemble.fit
 
 
-def widen(ensemble: Ensemble, values: Any, name: str) -> Tensor:
-    """From a metric's numbers of the members that are left to all, with NaN for the others.
+def widen(ensemble: Ensemble, values: Tensor) -> Tensor:
+    """From values of the members that are left to all seeds, with NaN for the others."""
+    kept = values.detach().cpu()
+    if len(ensemble) == len(ensemble.seeds):
+        return kept
+    kind = kept.dtype if kept.is_floating_point() else torch.float64
+    wide = torch.full((len(ensemble.seeds), *kept.shape[1:]), math.nan, dtype=kind)
+    wide[ensemble.active] = kept.to(kind)
+    return wide
+
+
+def _checked(ensemble: Ensemble, values: Any, name: str) -> Tensor:
+    """A metric's numbers, one for each member that is left.
 
     Raises:
         ValueError, TypeError: if these are not one number per member, or one for all.
     """
     try:
-        found = torch.as_tensor(values, dtype=torch.float64).detach().cpu()
+        found = torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(
             f"metrics[{name!r}] must return numbers, got {type(values).__name__}"
@@ -186,9 +203,7 @@ def widen(ensemble: Ensemble, values: Any, name: str) -> Tensor:
             f"metrics[{name!r}] must return one number per member, {len(ensemble)}, or one for "
             f"all, got the shape {tuple(found.shape)}"
         )
-    wide = torch.full((len(ensemble.seeds),), math.nan, dtype=torch.float64)
-    wide[ensemble.active] = found
-    return wide
+    return found.detach().expand(len(ensemble)).clone()  # the user may change theirs
 
 
 def save(
@@ -251,3 +266,161 @@ def _bar(progress: bool | Callable[[int], None], epochs: int) -> Iterator[Callab
         with Progress() as bar:
             task = bar.add_task("epochs", total=epochs)
             yield lambda done: bar.update(task, completed=done)
+
+
+# --- schedulers -----------------------------------------------------------------------------
+
+
+class Group(dict[str, Any]):
+    """The settings of one member's group; all groups note together what is written to them."""
+
+    def __init__(self, settings: dict[str, Any], written: set[str]) -> None:
+        super().__init__(settings)
+        self._written = written
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        self._written.add(name)
+
+
+class MembersOptimizer(Optimizer):
+    """What schedulers get in the place of an optimizer; the ensemble makes the steps.
+
+    A scheduler of torch reads and writes ``param_groups``. Here these are one group per parameter
+    group and member, so that every member of a sweep has its own learning rate and schedule.
+
+    Args:
+        parts: the ensemble's groups. Their settings become the groups of this optimizer.
+    """
+
+    def __init__(self, parts: Sequence[MemberGroup]) -> None:
+        self._parts = list(parts)
+        self._written: set[str] = set()
+        super().__init__([torch.zeros(())], {"lr": None, "momentum": None, "temperature": None})
+        for part in self._parts:
+            part.options = [Group({**own, "params": []}, self._written) for own in part.options]
+        # Of removed members too: a scheduler has as many groups at the end as in the beginning.
+        self.param_groups = [group for part in self._parts for group in part.options]
+        self._momentum = [part.momentum for part in self._parts]
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Nothing: the ensemble calls this after its step, so that schedulers and hooks know."""
+
+    def follow(self) -> None:
+        """Take over what schedulers have written.
+
+        Raises:
+            ValueError, TypeError: naming the option; no weight has been changed.
+        """
+        if not self._written:
+            return
+        for part, momentum in zip(self._parts, self._momentum, strict=True):
+            part.refresh()
+            if part.options and part.momentum != momentum:
+                raise ValueError("a training cannot go from overdamped to underdamped, or back")
+        self._written.clear()
+
+
+def listed(schedulers: Any) -> list[Any]:
+    """One scheduler or several as a list.
+
+    Raises:
+        TypeError: if one of them cannot be stepped or saved.
+
+    Example:
+        >>> listed(None)
+        []
+    """
+    if schedulers is None:
+        return []
+    found = list(schedulers) if isinstance(schedulers, (list, tuple)) else [schedulers]
+    for scheduler in found:
+        if not all(callable(getattr(scheduler, name, None)) for name in ("step", "state_dict")):
+            raise TypeError(f"schedulers must be schedulers of torch, got {scheduler!r}")
+    return found
+
+
+# --- evaluation -----------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def evaluate(
+    ensemble: Ensemble,
+    function: Callable[[Any, Any], Tensor],
+    inputs: Points,
+    targets: Tensor | None,
+    per_member: bool,
+    batch_size: int | None,
+) -> Tensor:
+    """A function of outputs and targets for every member left; see ``Ensemble.evaluate``."""
+    if batch_size is not None:
+        checks.count("batch_size", batch_size)
+    dim = 0 if per_member else None
+    template = ensemble._template
+
+    def one(tensors: dict[str, Tensor], x: Tensor, y: Tensor | None) -> Tensor:
+        return function(functional_call(template, tensors, (x,)), y)
+
+    found, counts = [], []
+    for x, y in _chunks(ensemble, inputs, targets, per_member, batch_size):
+        x, y = x.to(ensemble.device), None if y is None else y.to(ensemble.device)
+        in_dims = (0, dim, None if y is None else dim)
+        with evaluating(template), ensemble._gradients.threads(x, len(ensemble), not per_member):
+            found.append(vmap(one, in_dims=in_dims)(ensemble._tensors(), x, y))
+        counts.append(x.shape[1 if per_member else 0])
+    return found[0] if len(found) == 1 else _joined(found, counts)
+
+
+def _chunks(
+    ensemble: Ensemble,
+    inputs: Points,
+    targets: Tensor | None,
+    per_member: bool,
+    batch_size: int | None,
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Some points at a time."""
+    if not isinstance(inputs, Tensor):
+        loader = is_loader(inputs)
+        if targets is not None or per_member:
+            raise ValueError("targets and per_member go with a tensor of inputs")
+        if not isinstance(inputs, TensorDataset):
+            yield from map(pair, inputs if loader else _items(inputs, batch_size))  # type: ignore[arg-type]
+            return
+        inputs, targets = pair(inputs.tensors)
+    if per_member:
+        inputs = inputs[ensemble.active]
+        targets = None if targets is None else targets[ensemble.active]
+    dim = 1 if per_member else 0
+    size = max(1, inputs.shape[dim] if batch_size is None else batch_size)
+    parts = inputs.split(size, dim)
+    answers = [None] * len(parts) if targets is None else targets.split(size, dim)
+    yield from zip(parts, answers, strict=True)
+
+
+def _items(dataset: Any, batch_size: int | None) -> Iterator[Any]:
+    size = len(dataset) if batch_size is None else batch_size
+    for start in range(0, len(dataset), size):
+        indices = range(start, min(start + size, len(dataset)))
+        yield default_collate([dataset[i] for i in indices])
+
+
+def _joined(found: list[Tensor], counts: list[int]) -> Tensor:
+    """The mean of numbers, weighted with the points that they are of; values per point in a row.
+
+    Raises:
+        ValueError: if the function returns something else.
+    """
+    if not found:
+        raise ValueError("inputs must have at least one point, got none")
+    first = found[0]
+    if first.dim() == 1 and first.is_floating_point():
+        parts = [value.double() * count for value, count in zip(found, counts, strict=True)]
+        return (torch.stack(parts).sum(dim=0) / sum(counts)).to(first.dtype)
+    per_point = all(v.dim() > 1 and v.shape[1] == n for v, n in zip(found, counts, strict=True))
+    if not per_point:
+        raise ValueError(
+            "with batches, the function must return a mean over the points (a floating-point "
+            "number) or one value per point; it returned "
+            f"{tuple(first.shape[1:])} of {first.dtype} for {counts[0]} points"
+        )
+    return torch.cat(found, dim=1)

@@ -17,12 +17,11 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from colangevin.ensemble import members
+from colangevin.ensemble.data import Points
 from colangevin.ensemble.ensemble import Ensemble
 from colangevin.ensemble.gradients import Loss
-from colangevin.ensemble.scheduling import listed
-from colangevin.ensemble.settings import NUMBERS
-from colangevin.ensemble.sources import Points
-from colangevin.ensemble.training import History
+from colangevin.ensemble.settings import is_column
+from colangevin.ensemble.train import History, listed, widen
 from colangevin.ensemble.violations import MemberViolation
 from colangevin.optimizers.violation import worst_of
 
@@ -75,6 +74,7 @@ torch.distributed.init_process_group() first, or use Ensemble
             )
         self._group = process_group
         self.rank, self.world = dist.get_rank(process_group), dist.get_world_size(process_group)
+        self._mine = slice(self.rank, None, self.world)
         self.seeds = self._together(lambda: members.check_seeds(seeds))
         own = {"seeds": self.seeds, **{k: _words(v) for k, v in options.items()}}
         self._agree({**own, "rules": {str(k): _words(v) for k, v in (rules or {}).items()}})
@@ -86,20 +86,16 @@ torch.distributed.init_process_group() first, or use Ensemble
         self, factory: members.Factory, rules: members.Rules, options: Mapping[str, Any]
     ) -> Ensemble:
         count = len(self.seeds)
-        found = members.rules_of(rules, count)[self.rank :: self.world]
+        members.rules_of(rules, count)  # refuses another number of constraints
+        own: dict[str, Any] = {
+            name: value[self._mine] if is_column(name, value, count) else value
+            for name, value in options.items()
+        }
         shared: dict[Any, Any] = {
-            key: [one[key] for one in found] if isinstance(rule, Sequence) else rule
+            key: rule[self._mine] if isinstance(rule, Sequence) else rule
             for key, rule in rules.items()
         }
-        own = {}
-        for name, value in options.items():
-            several = isinstance(value, (list, tuple, range)) or (
-                isinstance(value, Tensor) and value.dim() == 1
-            )
-            if several and name in NUMBERS and len(value) != count:
-                raise ValueError(f"{name} has {len(value)} values for {count} members")
-            own[name] = value[self.rank :: self.world] if several and name in NUMBERS else value
-        return Ensemble(factory, self.seeds[self.rank :: self.world], shared, **own)
+        return Ensemble(factory, self.seeds[self._mine], shared, **own)
 
     def __len__(self) -> int:
         """The number of members of all ranks, without the removed ones."""
@@ -149,26 +145,19 @@ torch.distributed.init_process_group() first, or use Ensemble
         shape[dim] = len(self.seeds)
         whole = torch.empty(shape, dtype=own.dtype)
         for rank, part in enumerate(parts):
-            index = torch.arange(rank, len(self.seeds), self.world)
-            whole.index_copy_(dim, index, part)
+            whole.index_copy_(dim, torch.arange(rank, len(self.seeds), self.world), part)
         return whole
 
-    def _wide(self, values: Tensor) -> Tensor:
-        """Values of this rank's members that are left, for all its seeds: NaN for the others."""
-        kept = values.detach().cpu()
-        if len(self.local.active) == len(self.local.seeds):
-            return kept
-        kind = kept.dtype if kept.is_floating_point() else torch.float64
-        wide = torch.full((len(self.local.seeds), *kept.shape[1:]), torch.nan, dtype=kind)
-        wide[self.local.active] = kept.to(kind)
-        return wide
-
-    def _mine(self, tensor: Any, per_member: bool) -> Any:
-        if not per_member or not isinstance(tensor, Tensor):
-            return tensor
-        if len(tensor) != len(self.seeds):
-            raise ValueError(f"data must be one per member, {len(self.seeds)}, got {len(tensor)}")
-        return tensor[self.rank :: self.world]
+    def _own(self, per_member: bool, *data: Any) -> list[Any]:
+        """Inputs and targets of this rank's members."""
+        if not per_member:
+            return list(data)
+        for tensor in data:
+            if isinstance(tensor, Tensor) and len(tensor) != len(self.seeds):
+                raise ValueError(
+                    f"data must be one per member, {len(self.seeds)}, got {len(tensor)}"
+                )
+        return [t[self._mine] if isinstance(t, Tensor) else t for t in data]
 
     # --- training and results ---------------------------------------------------------------
 
@@ -209,10 +198,9 @@ torch.distributed.init_process_group() first, or use Ensemble
         def work() -> History:
             if any(isinstance(one, ReduceLROnPlateau) for one in listed(schedulers)):
                 raise ValueError("ReduceLROnPlateau needs the losses of all ranks: use another")
-            own = [self._mine(tensor, per_member) for tensor in (inputs, targets)]
             return self.local.fit(
                 loss,
-                *own,
+                *self._own(per_member, inputs, targets),
                 per_member=per_member,
                 checkpoint=None if checkpoint is None else self._file(Path(checkpoint)),
                 progress=progress if self.rank == 0 else False,
@@ -254,11 +242,13 @@ torch.distributed.init_process_group() first, or use Ensemble
         batch_size: int | None = None,
     ) -> Tensor:
         """As ``Ensemble.evaluate``, for all seeds, on the CPU; NaN for members that are gone."""
-        how: dict[str, Any] = {"per_member": per_member, "batch_size": batch_size}
 
         def work() -> Tensor:
-            own = [self._mine(tensor, per_member) for tensor in (inputs, targets)]
-            return self._wide(self.local.evaluate(function, *own, **how))
+            own = self._own(per_member, inputs, targets)
+            found = self.local.evaluate(
+                function, *own, per_member=per_member, batch_size=batch_size
+            )
+            return widen(self.local, found)
 
         return self._everyone(self._together(work))
 
@@ -274,7 +264,7 @@ torch.distributed.init_process_group() first, or use Ensemble
                     worst_of([one.cotangency for one in ranks]),
                     max(one.iterations for one in ranks),
                     sum(one.fallbacks for one in ranks),
-                    members=self._everyone(self._wide(members)).tolist(),
+                    members=self._everyone(widen(self.local, members)).tolist(),
                 )
             )
         return found
@@ -285,15 +275,10 @@ torch.distributed.init_process_group() first, or use Ensemble
             raise IndexError(f"there are {len(self.seeds)} members, got index {index}")
         place, home = divmod(index % len(self.seeds), self.world)
         own = self._together(lambda: self.local.member(place) if self.rank == home else None)
-        state = self._gather(None if own is None else _on_cpu(own.state_dict()))[home]
+        state = {} if own is None else {n: t.cpu() for n, t in own.state_dict().items()}
         module = own if own is not None else self.local.member(self.local.active[0])
-        assert state is not None
-        module.load_state_dict(state)
+        module.load_state_dict(self._gather(state)[home])
         return module
-
-
-def _on_cpu(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.cpu() for name, tensor in state.items()}
 
 
 def _words(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -68,9 +69,8 @@ def stamp(parameter: Tensor) -> tuple[object, ...]:
     return version, parameter.data_ptr(), parameter.dtype, parameter.stride()
 
 
-def versions_of(parameters: Sequence[Tensor]) -> list[int]:
-    """How often each parameter has been written to, as ``stamp`` has it."""
-    return [getattr(parameter, "_version", 0) for parameter in parameters]
+version_of = operator.attrgetter("_version" if hasattr(Tensor, "_version") else "ndim")
+"""How often a tensor has been written to, as ``stamp`` has it."""
 
 
 def never_compiled(function: Function) -> Function:

@@ -97,11 +97,12 @@ class Kernel:
         momentum: whether there is one.
     """
 
-    structure: ClassVar[type[Structure]] = Segment
-    move: ClassVar[Callable[..., Any]] = staticmethod(step_elements)
+    kind: ClassVar[tuple[type[Structure], Callable[..., Any]]] = (Segment, step_elements)
 
     def __init__(self, bucket: Bucket, momentum: bool) -> None:
+        structure, self._move = self.kind
         self._bucket = bucket
+        self._positions, self._addresses = list(bucket.parameters), bucket.addresses
         self._members = bucket.members or 1
         self._dtype = bucket.parameters[0].dtype
         self._recipe: Recipe | None = None
@@ -116,7 +117,7 @@ class Kernel:
             found += self._structures(index, parameter, own)
         self._rows = lay_out(found)
         names = ("gradient", "step", "draw")
-        self._gradient, self._step, self._draw = (field(self.structure, name) for name in names)
+        self._gradient, self._step, self._draw = (field(structure, name) for name in names)
 
     def _structures(self, index: int, position: Tensor, momentum: Any) -> list[Structure]:
         bucket, constraint = self._bucket, self._bucket.constraint
@@ -159,13 +160,13 @@ class Kernel:
         if self._noise != (seeds, draw):
             self._set_noise(seeds, draw)
         if addressed:
-            rows[self._gradient] = self._bucket.addresses
+            rows[self._gradient] = self._addresses
         else:
             slopes = self._slopes()
             counts = [step for step in steps for _ in range(len(slopes) // len(steps))]
         rows[self._step] = array("q", counts)
-        results = self.move(self._dtype, rows, self._kinds, self._numbers, slopes)
-        increment_version(self._bucket.parameters)
+        results = self._move(self._dtype, rows, self._kinds, self._numbers, slopes)
+        increment_version(self._positions)
         return None if results is None else self._judge(results, seeds, steps, draw)
 
     def _set_noise(self, seeds: Sequence[int], draw: int) -> None:
@@ -191,8 +192,7 @@ class MatrixKernel(Kernel):
     is moved by ``advance``, as it would be without kernels.
     """
 
-    structure = Stack
-    move = staticmethod(step_matrices)
+    kind = (Stack, step_matrices)
 
     def _structures(self, index: int, position: Tensor, momentum: Any) -> list[Structure]:
         constraint, bucket = self._bucket.constraint, self._bucket

@@ -121,8 +121,8 @@ def step_elements(
         ...     assert weight.tolist() == [-0.5, -0.5]
     """
     width = 2 + 3 * len(kinds)
-    if len(numbers) < width * (segments[ROW] + segments[MEMBERS]):
-        needed = width * (segments[ROW] + segments[MEMBERS])
+    needed = width * (segments[ROW] + segments[MEMBERS])
+    if len(numbers) < needed:
         raise ValueError(f"numbers must be {needed} or more, got {len(numbers)}")
     if segments[MOMENTUM] == 0 and kinds.count(OVERDAMPED) < len(kinds):
         raise ValueError("momentum is needed for impulses and drifts, but there is none")

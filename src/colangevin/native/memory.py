@@ -115,7 +115,7 @@ def field(kind: type[ctypes.Structure], name: str) -> slice:
     return slice(getattr(kind, name).offset // 8, None, ctypes.sizeof(kind) // 8)
 
 
-# --- calls --------------------------------------------------------------------------
+# --- calls ----------------------------------------------------------------------------------
 
 
 def readable(gradient: Tensor, dtype: torch.dtype, size: int) -> Tensor:

@@ -128,8 +128,8 @@ def step_matrices(
         ...     assert found[1] == DONE and weight[0, 1] < 0 < weight[1, 0]
     """
     matrices, width = stacks[MATRICES], 4 + 3 * len(kinds)
-    if len(numbers) < width * (stacks[ROW] + 1):
-        needed = width * (stacks[ROW] + 1)
+    needed = width * (stacks[ROW] + 1)
+    if len(numbers) < needed:
         raise ValueError(f"numbers must be {needed} or more, got {len(numbers)}")
     if stacks[MOMENTUM] == 0 and kinds.count(OVERDAMPED) < len(kinds):
         raise ValueError("momentum is needed for impulses and drifts, but there is none")

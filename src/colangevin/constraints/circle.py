@@ -207,7 +207,7 @@ class Circle(Constraint):
         # the slack is rounding's size, because a weight with none would never leave.
         floor = torch.finfo(position.dtype).eps * (radius * radius)
         slack = ((radius - position) * (radius + position)).clamp_min(floor).sqrt()
-        return torch.atan2(position, slack)
+        return angle_of(position, slack)
 
     def lift_again(self, position: Tensor, old: Tensor) -> Tensor:
         angle = self.lift(position)
@@ -275,7 +275,7 @@ class Circle(Constraint):
         """(4.47) with atan2 in the place of arctan, written over the tensors of ``state``."""
         assert slack is not None and state.slack is not None
         # 0 · θ is NaN where θ is not finite, whose angle would look like any other.
-        state.slack.copy_(torch.atan2(position, slack)).add_(position, alpha=0.0)
+        state.slack.copy_(angle_of(position, slack)).add_(position, alpha=0.0)
         return self._settle(state)
 
     def _settle(self, state: State) -> State:
@@ -321,6 +321,23 @@ def _below(radius: Tensor, dtype: torch.dtype) -> Tensor:
     # The bits of positive numbers are in the numbers' order.
     lower = (near.view(integer) - 1).view(dtype)
     return torch.where(near.double() > radius, lower, near)
+
+
+def angle_of(sine: Tensor, cosine: Tensor) -> Tensor:
+    """``atan2``, of which torch's last bits depend on where in a tensor a number stands.
+
+    The arctangent is taken of the smaller over the larger of both, so it is right to rounding.
+
+    Example:
+        >>> angle_of(torch.tensor([1.0, -0.0, 0.0]), torch.tensor([0.0, -1.0, 0.0]))
+        tensor([ 1.5708, -3.1416,  0.0000])
+    """
+    steep = sine.abs() >= cosine.abs()
+    below = torch.where(steep, sine, cosine)
+    part = torch.where(steep, cosine, sine).div_(below.masked_fill_(below == 0.0, 1.0)).atan_()
+    turn = (cosine < 0.0).to(sine.dtype).mul_(math.pi).copysign_(sine)
+    quarter = torch.full_like(sine, QUARTER).copysign_(sine)
+    return torch.where(steep & (sine != 0.0), quarter - part, turn + part)
 
 
 def wrap_(angle: Tensor) -> Tensor:

@@ -185,7 +185,7 @@ class Ensemble:
         Raises:
             ConvergenceError: a projection failed; nothing has been changed.
         """
-        with self._gradients.threads(inputs, len(self), shared):
+        with self._gradients.threads(inputs, len(self.active), shared):
             found = self.slopes(loss, inputs, targets, shared=shared)
             self.walk(found)
         return found.losses.detach()

@@ -181,7 +181,8 @@ class MemberGroup:
         """The plan of a step; none if all members rest."""
         if self.rests:
             return []
-        plan, fresh = self.plan, step == 0
+        plan, fresh = self._plan, step == 0
+        assert plan is not None
         plan.seeds, plan.made = seeds, step
         if self.adaptive:
             plan.settings = self._adaptive()

@@ -9,7 +9,6 @@ batches of tensors, by ``advance``, or by the C kernels, which take it flattened
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,9 +23,6 @@ FAINT = 1e-30
 
 ROUNDING = 1e-9
 """Of a stretch: places nearer than this are the same."""
-
-KINDS: dict[type, int] = {Impulse: 1, Drift: 2, Overdamped: 3}
-"""How the kernels call the actions."""
 
 T = TypeVar("T", Action, Move)
 
@@ -135,31 +131,6 @@ class Recipe(NamedTuple):
 
         actions: list[Any] = [type(action)(*map(put, action)) for action in self.actions]
         return Recipe(tuple(actions), self.momentum, put(self.weight_decay))
-
-    def flat(self, fixed: Sequence[float], members: int = 1) -> tuple[array[int], array[float]]:
-        """The kinds of the actions and their numbers, as the kernels take them.
-
-        Args:
-            fixed: numbers of the geometry.
-            members: how many rows of numbers there are.
-
-        Returns:
-            The kinds; and rows of weight decay, ``fixed`` and three numbers for each action. What
-            is not there is 0.
-
-        Example:
-            >>> Recipe((Impulse(0.5, 1.0, None), Drift(-0.25)), True).flat([2.0])
-            (array('q', [1, 2]), array('d', [0.0, 2.0, 0.5, 1.0, 0.0, -0.25, 0.0, 0.0]))
-        """
-        row: list[Any] = [self.weight_decay, *fixed]
-        for action in self.actions:
-            row += action
-            row += [None] * (3 - len(action))
-        kinds = array("q", [KINDS[type(action)] for action in self.actions])
-        if Tensor not in map(type, row):
-            return kinds, array("d", [value or 0.0 for value in row]) * members
-        columns = [v.tolist() if isinstance(v, Tensor) else [v or 0.0] * members for v in row]
-        return kinds, array("d", [number for own in zip(*columns, strict=True) for number in own])
 
 
 def joined(recipes: Sequence[Recipe]) -> Recipe:

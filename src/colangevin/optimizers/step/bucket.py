@@ -63,6 +63,7 @@ class Bucket:
         addresses: where the gradients lie, if kernels can read them there.
         kernel: the C kernel that moves it, if there is one.
         counts: how many steps each parameter has made.
+        home: the state, where its position is the parameter itself.
         fresh: whether the parameters have yet to make their first step.
     """
 
@@ -90,6 +91,7 @@ class Bucket:
         self._position: Tensor | None = None
         self._state: State | None = None
         self._bound = self._lies_there = False
+        self.home: State | None = None
         self._spare: list[Tensor] = []
 
     @property
@@ -381,6 +383,7 @@ class Bucket:
         if not joined:
             return
         self._state = self._join(momentum)
+        self.home = self._state if self._lies_there else None
         for key, parts in self._scattered(self._state):
             for index, part in enumerate(parts):
                 if self._get(index, key).data_ptr() != part.data_ptr():
@@ -531,7 +534,15 @@ class Bucket:
         """Keep weights and state; returns what puts them back."""
         count = range(len(self.parameters))
         places = [(i, key) for i in count for key in WRITTEN if key in self._entries[i]]
-        kept = self._copies([*self.parameters, *(self._get(i, key) for i, key in places)])
+        states = [self._get(*it) if self.shards else self._entries[it[0]][it[1]] for it in places]
+        tensors = [*self.parameters, *states]
+        kept = self._spare
+        if len(tensors) < 4 or sum(tensor.numel() for tensor in tensors) > SPARE:
+            kept = [tensor.clone() for tensor in tensors]
+        else:  # many small ones have memory that stays, which takes half the time
+            if not kept:
+                kept = self._spare = [torch.empty_like(tensor) for tensor in tensors]
+            copy_all(kept, tensors)
 
         def put_back() -> None:
             # Attaching a bucket lets the entries be other tensors.
@@ -541,12 +552,3 @@ class Bucket:
             self.push()
 
         return put_back
-
-    def _copies(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Copies of tensors; many small ones have memory that stays, which takes half the time."""
-        if len(tensors) < 4 or sum(tensor.numel() for tensor in tensors) > SPARE:
-            return [tensor.clone() for tensor in tensors]
-        if not self._spare:
-            self._spare = [torch.empty_like(tensor) for tensor in tensors]
-        copy_all(self._spare, tensors)
-        return self._spare

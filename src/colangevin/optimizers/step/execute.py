@@ -66,7 +66,7 @@ def run_formulas(
         steps: how many steps each parameter has made.
         draw: number of the first draw.
     """
-    constraint, state = bucket.constraint, bucket.read()
+    constraint, state = bucket.constraint, bucket.home or bucket.read()
     simple = not (bucket.shards or constraint.joint)
     gradient = bucket.gather(bucket.gradients if simple else bucket.slopes())  # type: ignore[arg-type]
     if bucket.members is not None:

@@ -16,6 +16,7 @@ from torch.autograd.graph import increment_version
 from colangevin.constraints import Circle, Constraint, Orthogonal, Outcome, State, Unconstrained
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.recipe import Recipe, direction
+from colangevin.integrators.scheme import Drift, Impulse, Overdamped
 from colangevin.native import (
     DONE,
     Segment,
@@ -35,6 +36,8 @@ from colangevin.native import (
 from colangevin.optimizers.step.bucket import MOMENTUM, SLACK, Bucket
 from colangevin.optimizers.step.noise import Noise
 
+KINDS: dict[type, int] = {Impulse: 1, Drift: 2, Overdamped: 3}
+"""How the kernels call the actions."""
 LOGGER = logging.getLogger("colangevin")
 
 
@@ -155,8 +158,14 @@ class Kernel:
         """Make a step; see ``run_bucket``."""
         rows, counts, slopes = self._rows, steps, None
         if recipe is not self._recipe:
-            self._recipe = recipe
-            self._kinds, self._numbers = recipe.flat(self._fixed, self._members)
+            self._recipe, actions = recipe, recipe.actions
+            self._kinds = array("q", [KINDS[type(action)] for action in actions])
+            # What is not there is 0.
+            row: list[Any] = [recipe.weight_decay, *self._fixed]
+            row += [value for action in actions for value in (*action, None, None)[:3]]
+            alike = self._members == 1 or Tensor not in map(type, row)
+            self._numbers = array("d", [v or 0.0 for v in row] if alike else _members_of(row))
+            self._numbers *= self._members if alike else 1
         if self._noise != (seeds, draw):
             self._set_noise(seeds, draw)
         if addressed:
@@ -236,6 +245,13 @@ class MatrixKernel(Kernel):
         assert self._recipe is not None
         noise, slopes = Noise(self._bucket, seeds, steps, draw), super()._slopes()
         return outcome.joined(by_formulas(self._bucket, left, self._recipe, slopes, noise))
+
+
+def _members_of(row: Sequence[Any]) -> list[float]:
+    """The numbers of all members, one row after the other; a tensor has one for each."""
+    members = next(len(value) for value in row if isinstance(value, Tensor))
+    columns = [v.tolist() if isinstance(v, Tensor) else [v or 0.0] * members for v in row]
+    return [number for own in zip(*columns, strict=True) for number in own]
 
 
 def by_formulas(

@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.func import vmap
 
 from colangevin.constraints import Constraint, State
+from colangevin.constraints.base import Scalar
+from colangevin.integrators.recipe import direction
 from colangevin.torch_compat import copy_all
 
 if TYPE_CHECKING:
@@ -526,6 +528,16 @@ class Bucket:
             else:
                 found.append(self.localised(index, own) if self.shards else own)
         return found
+
+    def force(self, slope: Tensor, position: Tensor, weight_decay: Scalar) -> Tensor:
+        """What a gradient becomes before it kicks: here, and nowhere else.
+
+        Args:
+            slope: the gradient of the bucket, or of a block of it.
+            position: where it was taken.
+            weight_decay: of the group, one number or one per member.
+        """
+        return direction(slope, position, weight_decay)
 
     # --- what can be put back -----------------------------------------------------------------
 

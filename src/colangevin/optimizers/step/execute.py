@@ -19,7 +19,7 @@ from colangevin.errors import ConvergenceError
 from colangevin.integrators import adaptive
 from colangevin.integrators.adaptive import AdaptiveDynamics, Part
 from colangevin.integrators.pieces import advance
-from colangevin.integrators.recipe import Recipe, direction, stretch
+from colangevin.integrators.recipe import Recipe, stretch
 from colangevin.integrators.scheme import Action, Drift, Impulse, Move, Overdamped, has_letter
 from colangevin.optimizers.step.bucket import Bucket
 from colangevin.optimizers.step.noise import Noise
@@ -80,12 +80,12 @@ def run_formulas(
         for first in range(0, size, BLOCK):  # no temporary is larger than a block
             cut = slice(first, first + BLOCK)
             part, slope = state.map(lambda tensor, cut=cut: tensor[cut]), gradient[cut]  # type: ignore[misc]
-            force = direction(slope, part.position, decay)
+            force = bucket.force(slope, part.position, decay)
             own = None if noise is None else noise.at(first).draw
             overwrite(part, advance(constraint, part, force, actions, own))
     else:
         plain = type(decay) is float and decay == 0.0
-        force = gradient if plain else direction(gradient, state.position, decay)
+        force = gradient if plain else bucket.force(gradient, state.position, decay)
         own = None if noise is None else noise.draw
         state = advance(constraint, state, force, actions, own)
     bucket.write(state)
@@ -133,7 +133,7 @@ def _part(plan: Plan, bucket: Bucket) -> Part:
     decay = plan.recipe(bucket.fresh).weight_decay
     if isinstance(decay, Tensor):
         decay = bucket.per_member_shape(decay)
-    force = direction(gradient, state.position, decay)
+    force = bucket.force(gradient, state.position, decay)
     draw = Noise(bucket, plan.seeds, plan.steps(bucket), plan.first_draw(bucket.fresh)).draw
     if bucket.members is None:
         return Part(bucket.constraint, state, force, draw, total=bucket.per_member)

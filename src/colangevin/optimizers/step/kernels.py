@@ -15,7 +15,7 @@ from torch.autograd.graph import increment_version
 
 from colangevin.constraints import Circle, Constraint, Orthogonal, Outcome, State, Unconstrained
 from colangevin.integrators.pieces import advance
-from colangevin.integrators.recipe import Recipe, direction
+from colangevin.integrators.recipe import Recipe
 from colangevin.integrators.scheme import Drift, Impulse, Overdamped
 from colangevin.native import (
     DONE,
@@ -276,7 +276,7 @@ def by_formulas(
     stacked = [torch.stack(own) for own in targets]
     state = State(stacked[0], stacked[1] if recipe.momentum else None)
     gradient = torch.stack(views(slopes)).to(state.position.dtype)
-    force = direction(gradient, state.position, recipe.weight_decay)
+    force = bucket.force(gradient, state.position, recipe.weight_decay)
     new = advance(bucket.constraint, state, force, recipe.actions, draw)
     for own, values in zip(targets, new.tensors, strict=False):
         assert values is not None

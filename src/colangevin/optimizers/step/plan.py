@@ -95,6 +95,21 @@ class Plan:
         ConstraintError: if the constraint cannot hold for one of the parameters.
     """
 
+    settings: Any = None
+    outcome: Outcome | None = None
+    share = WHOLE.share
+    seeds: Sequence[int] = ()
+    made: int | None = None  # steps that all members of an ensemble have made
+    addressed = adaptive = momentum = False
+    _splits = _attached = _watches = False
+    _stale: Sequence[Tensor] = ()
+    _versions: Sequence[int] = ()
+    _call = WHOLE
+    _size = 0
+    _others: object = None
+    _numbers: object = None
+    _read: Callable[[Any], Any] = operator.itemgetter("lr")
+
     def __init__(
         self,
         group: dict[str, Any],
@@ -127,25 +142,10 @@ class Plan:
         self.recipes: dict[bool, Recipe] = {}
         self.active: list[int] = []
         self.friction = torch.zeros(())
-        self.outcome: Outcome | None = None
-        self.share = WHOLE.share
         self.fallible = self.constraint.fallible
-        self.seeds: Sequence[int] = ()
-        self.made: int | None = None  # steps that all members of an ensemble have made
         adaptive = group.get("thermostat") == "adaptive"  # the ensemble keeps options elsewhere
         self._initial = group["friction"] if adaptive else None
-        self.addressed = self.adaptive = self.momentum = self._splits = self._attached = (
-            self._watches
-        ) = False
-        self._versions: list[int] = []
-        self._stale: list[Tensor] = []
         self._watched: list[Any] = []
-        self._call = WHOLE
-        self._size = 0
-        self._others: object = None
-        self._numbers: object = None
-        self._read: Callable[[Any], Any] = operator.itemgetter("lr")
-        self.settings: Any = None
 
     def _bound(self, index: int) -> Constraint | None:
         """The geometry of one parameter; None for one without entries."""

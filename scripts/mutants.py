@@ -80,8 +80,8 @@ MUTANTS = [
     Mutant(
         "orthogonal: a tangent with half of the symmetric part",
         "constraints/orthogonal.py",
-        "solved.multiplier, -1.0 / step)",
-        "solved.multiplier, -0.5 / step)",
+        "multiplier, -1.0 / step)",
+        "multiplier, -0.5 / step)",
     ),
     Mutant(
         "orthogonal kernel: the momentum keeps half of its normal part",

@@ -137,6 +137,7 @@ def test_members_that_go_leave_the_schedules_of_the_others():
     ("name", "value", "words"),
     [
         ("lr", -1.0, "lr must"),
+        ("lr", torch.tensor([0.1, 0.2]), "lr must"),
         ("temperature", math.nan, "temperature must"),
         ("momentum", 0.0, "overdamped to underdamped"),
     ],
@@ -148,12 +149,23 @@ def test_what_a_scheduler_must_not_write(name, value, words):
     for group in groups:
         group[name] = value
     for _ in range(2):  # not only once
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises((ValueError, TypeError), match=words):
             ensemble.epoch(mse, POINTS, TARGETS, batch_size=4)
     assert torch.equal(ensemble.parameters["0.weight"], before)
     for group in groups:
         group[name] = SETTINGS[name]
     ensemble.epoch(mse, POINTS, TARGETS, batch_size=4)
+
+
+def test_settings_may_be_written_by_update():
+    ensemble = cl.Ensemble(network, range(2), RULES, **SETTINGS)
+    groups = ensemble.optimizer.param_groups
+    ensemble.epoch(mse, POINTS, TARGETS, batch_size=4)
+    before = ensemble.parameters["0.weight"].clone()
+    for group in groups:
+        group.update(lr=0.0, temperature=0.0)
+    ensemble.epoch(mse, POINTS, TARGETS, batch_size=4)
+    assert torch.equal(ensemble.parameters["0.weight"], before)
 
 
 def test_no_scheduler_is_refused():

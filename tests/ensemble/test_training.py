@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import colangevin as cl
 from colangevin.ensemble import gradients
-from colangevin.ensemble.data import Stream, batch_orders, random_bits
+from colangevin.ensemble.data import ORDER, TEST, batch_orders, random_bits
 
 POINTS = torch.randn(40, 2, generator=torch.Generator().manual_seed(1))
 TARGETS = POINTS.sum(dim=1, keepdim=True)
@@ -93,7 +93,7 @@ def test_streams_differ_by_seed_kind_and_time():
     bits = torch.cat(
         [
             random_bits(range(50), stream, index, 8).flatten()
-            for stream in Stream
+            for stream in (ORDER, TEST)
             for index in range(50)
         ]
     )

@@ -262,7 +262,7 @@ class TestWhoMayUseIt:
 
         def watched(name: str) -> Any:
             asked.append(name)
-            broken = library_module.Found(None, "no compiler")
+            broken = None, "no compiler"
             return broken if name == "stiefel" else find(name)
 
         monkeypatch.setattr(library_module, "_find", watched)

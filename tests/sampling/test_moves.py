@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import colangevin as cl
-from colangevin.ensemble.data import Stream, random_bits
+from colangevin.ensemble.data import TEST, random_bits
 from colangevin.integrators.scheme import Overdamped
 from colangevin.optimizers.step.bucket import MOMENTUM
 from colangevin.optimizers.step.noise import Noise
@@ -56,7 +56,7 @@ def test_the_tested_step_follows_its_literal_form() -> None:
     verdicts = []
     for step in range(12):
         normals = Noise(bucket, SEEDS, [step]).draw(torch.zeros(3, 3).double())
-        bits = random_bits(SEEDS, Stream.TEST, step, 1)[:, 0]
+        bits = random_bits(SEEDS, TEST, step, 1)[:, 0]
         levels = ((bits >> 11) & (2**53 - 1)).double() * 2.0**-53
         # The sign of the noise is that of the momenta in the engine, v = -p/h.
         for i in range(3):

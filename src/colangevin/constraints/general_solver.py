@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -185,19 +186,20 @@ def inverse_of(matrix: Tensor) -> Tensor:
     return torch.where((info == 0)[:, None, None], inverse, torch.nan)
 
 
-class Progress:
-    """Decides when an iteration has converged: at rounding level, or no longer improving."""
+def limits(dtype: torch.dtype, tolerance: float | None) -> tuple[float, float]:
+    """The errors that an iteration aims at, and that it accepts if it no longer improves."""
+    return tolerance or 2 * torch.finfo(dtype).eps, tolerance or tolerance_for(dtype)
 
-    def __init__(self, dtype: torch.dtype, tolerance: float | None) -> None:
-        self.target = tolerance or 2 * torch.finfo(dtype).eps
-        self.accepted = tolerance or tolerance_for(dtype)
-        self.best = float("inf")
 
-    def done(self, error: float) -> bool:
-        """Whether to stop at this error; call it once per iteration."""
-        stalled = error > 0.5 * self.best and self.best <= self.accepted
-        self.best = min(self.best, error)
-        return error <= self.target or (stalled and error <= self.accepted)
+def converged(error: float, best: float, aim: float, accepted: float) -> bool:
+    """Whether an iteration may stop: at rounding level, or no longer improving on its best.
+
+    Example:
+        >>> converged(1e-3, 1e-3, 1e-7, 1e-6), converged(9e-7, 9e-7, 1e-7, 1e-6)
+        (False, True)
+    """
+    stalled = error > 0.5 * best and best <= accepted
+    return error <= aim or (stalled and error <= accepted)
 
 
 SLOW = 0.1
@@ -228,7 +230,7 @@ def oblique(
     Returns:
         The projected points, λ, and how many iterations it took.
     """
-    progress = Progress(proposal.dtype, tolerance)
+    (aim, accepted), best = limits(proposal.dtype, tolerance), math.inf
     multiplier = proposal.new_zeros((*normals.shape[:2], 1))
     # What does not change is worked out once: an iteration is a handful of small operations.
     slopes, size = normals.abs(), proposal.abs()
@@ -237,8 +239,9 @@ def oblique(
     for count in range(max_iterations):
         value = values(point)
         error = float((value / rounding_scale(slopes, point, size)).abs().max())
-        if progress.done(error):
+        if converged(error, best, aim, accepted):
             return point, multiplier.squeeze(-1), count
+        best = min(best, error)
         if not error <= SLOW * last:
             inverse = inverse_of(equations(point)[1] @ normals.mT)
         last = error
@@ -249,9 +252,9 @@ def oblique(
     relative = (values(point) / rounding_scale(slopes, point, size)).abs()
     failure = ConvergenceError(
         f"the projection onto the constraint did not converge in {max_iterations} iterations "
-        f"(best residual {progress.best:.3g}); take smaller steps"
+        f"(best residual {best:.3g}); take smaller steps"
     )
-    failure.failed = ~(relative <= progress.accepted).all(dim=1)
+    failure.failed = ~(relative <= accepted).all(dim=1)
     failure.rest = point, multiplier.squeeze(-1), max_iterations
     raise failure
 
@@ -269,7 +272,7 @@ def orthogonal(
     Returns:
         The projected points, and how many iterations it took.
     """
-    progress = Progress(proposal.dtype, tolerance)
+    (aim, accepted), best = limits(proposal.dtype, tolerance), math.inf
     point, last = proposal, None
     rate = torch.ones_like(proposal[:, :1])
     for count in range(max_iterations):
@@ -281,8 +284,10 @@ def orthogonal(
         scale = rounding_scale(jacobian.abs(), point, proposal.abs())
         error = float((value / scale).abs().max())
         size = float(point.abs().max().clamp_min(1e-30))
-        if progress.done(max(error, float((tangent - back).abs().max()) / size)):
+        error = max(error, float((tangent - back).abs().max()) / size)
+        if converged(error, best, aim, accepted):
             return point, count
+        best = min(best, error)
         if last is not None:
             turned = last - tangent
             secant = (last * turned).sum(-1, keepdim=True) / turned.square().sum(-1, keepdim=True)
@@ -291,7 +296,7 @@ def orthogonal(
         point = point - back + rate * tangent
     raise ConvergenceError(
         f"the orthogonal projection onto the constraint did not converge in {max_iterations} "
-        f"iterations (best residual {progress.best:.3g}); take smaller steps"
+        f"iterations (best residual {best:.3g}); take smaller steps"
     )
 
 
@@ -302,15 +307,16 @@ def least_norm(
 
     ``orthogonal`` finds the nearest point, but only from within the manifold's curvature.
     """
-    progress = Progress(point.dtype, tolerance)
+    (aim, accepted), best = limits(point.dtype, tolerance), math.inf
     for _ in range(max_iterations):
         value, jacobian = equations(point)
         error = float((value / scale_of(jacobian, point)).abs().max())
-        if progress.done(error):
+        if converged(error, best, aim, accepted):
             return point
+        best = min(best, error)
         multiplier = solve(jacobian @ jacobian.mT, value)
         point = point - (jacobian.mT @ multiplier.unsqueeze(-1)).squeeze(-1)
     raise ConvergenceError(
         f"Newton's method found no point of the constraint in {max_iterations} iterations "
-        f"(best residual {progress.best:.3g})"
+        f"(best residual {best:.3g})"
     )

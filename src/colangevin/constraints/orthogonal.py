@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,22 +32,6 @@ CONDITION = 1e3
 
 FAR = 2.0
 """Entries of Q̄ᵀQ̄ from which on the s × s residual, a sum of such terms, loses digits."""
-
-
-class Solved(NamedTuple):
-    """Multipliers of a batch.
-
-    Attributes:
-        multiplier: Λ, matrices × s × s.
-        iterations: how many it took.
-        failed: the matrices whose iteration did not converge, if anything is amiss.
-        far: the matrices whose proposal is so far off that Λ has lost digits, likewise.
-    """
-
-    multiplier: Tensor
-    iterations: int
-    failed: Tensor | None = None
-    far: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -208,33 +192,34 @@ class Orthogonal(Constraint):
         """
         position, momentum = state.position, state.momentum
         assert momentum is not None
-        solved = self._solve(position, add_scaled(position, momentum, step))
-        outcome = self._outcome(solved, state)
-        if solved.failed is None:
-            momentum = _add_product(momentum, position, solved.multiplier, -1.0 / step)
+        multiplier, outcome, bad = self._solve(position, add_scaled(position, momentum, step))
+        if bad is None:
+            momentum = _add_product(momentum, position, multiplier, -1.0 / step)
             position = add_scaled(position, momentum, step, out=position)
         else:
             proposal = add_scaled(position, momentum, step)
-            position = self._mend(position, proposal, solved)
+            position = self._mend(position, proposal, multiplier, *bad)
             momentum = add_scaled(momentum, position - proposal, 1.0 / step)
+        outcome = outcome.joined(state.outcome)
         return state._replace(position=position, momentum=momentum, outcome=outcome)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """Q' = Q̄ − QΛ, along the normal space at the old point (4.53), written over Q̄."""
-        solved = self._solve(state.position, position)
-        if solved.failed is None:
-            position = _add_product(position, state.position, solved.multiplier, -1.0)
+        multiplier, outcome, bad = self._solve(state.position, position)
+        if bad is None:
+            position = _add_product(position, state.position, multiplier, -1.0)
         else:
-            position = self._mend(state.position, position, solved)
-        return state._replace(position=position, outcome=self._outcome(solved, state))
+            position = self._mend(state.position, position, multiplier, *bad)
+        return state._replace(position=position, outcome=outcome.joined(state.outcome))
 
-    @staticmethod
-    def _outcome(solved: Solved, before: State) -> Outcome:
-        failed = 0 if solved.failed is None else int(solved.failed.sum())
-        return Outcome(solved.iterations, failed).joined(before.outcome)
+    def _solve(
+        self, position: Tensor, proposal: Tensor
+    ) -> tuple[Tensor, Outcome, tuple[Tensor, Tensor] | None]:
+        """Λ, matrices × s × s, and what happened; None, or two masks where something is amiss.
 
-    def _solve(self, position: Tensor, proposal: Tensor) -> Solved:
-        """Λ, and what is known about it."""
+        They are of the matrices whose iteration did not converge, and of those whose proposal is
+        so far off that Λ has lost digits.
+        """
         tolerance = self.tolerance_in(proposal.dtype)
         look_every = 1 if proposal.device.type == "cpu" else BLIND_ITERATIONS
         gram, overlap = self._over_scale((proposal, proposal), (position, proposal))
@@ -247,17 +232,19 @@ class Orthogonal(Constraint):
         # A tolerance below rounding cannot be reached: that is no failure.
         reachable = max(tolerance, 4 * torch.finfo(residual.dtype).eps)
         if error <= reachable and largest(lengths) <= FAR:
-            return Solved(multiplier, iterations)
+            return multiplier, Outcome(iterations), None
         failed = ~(residual.abs().amax(dim=(-2, -1)) <= reachable)  # a NaN has failed as well
-        return Solved(multiplier, iterations, failed, far=lengths.amax(dim=-1) > FAR)
+        far = lengths.amax(dim=-1) > FAR
+        return multiplier, Outcome(iterations, int(failed.sum())), (failed, far)
 
-    def _mend(self, position: Tensor, proposal: Tensor, solved: Solved) -> Tensor:
+    def _mend(
+        self, position: Tensor, proposal: Tensor, multiplier: Tensor, failed: Tensor, far: Tensor
+    ) -> Tensor:
         """The new weights where some have gone far, or the iteration has failed."""
-        assert solved.failed is not None and solved.far is not None
-        moved = proposal - _times(position, solved.multiplier)
-        moved[solved.far] = polish(moved[solved.far] / self.scale, self.over) * self.scale
-        if bool(solved.failed.any()):
-            moved[solved.failed] = self._polar(proposal[solved.failed])
+        moved = proposal - _times(position, multiplier)
+        moved[far] = polish(moved[far] / self.scale, self.over) * self.scale
+        if bool(failed.any()):
+            moved[failed] = self._polar(proposal[failed])
         return moved
 
     def _polar(self, proposal: Tensor) -> Tensor:

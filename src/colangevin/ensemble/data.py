@@ -12,7 +12,6 @@ counter whose start depends on the seed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import IntEnum
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,16 +33,13 @@ RUN = 64
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 """Constants of splitmix64, as signed integers."""
+ORDER, TEST = 1, 2
+"""Streams, by what numbers are for: orders of data, and tests of proposals.
+
+Weights are drawn from the bare seed, as in a training alone."""
 
 
 # --- orders ---------------------------------------------------------------------------------
-
-
-class Stream(IntEnum):
-    """What numbers are for; weights are drawn from the bare seed, as in a training alone."""
-
-    ORDER = 1
-    TEST = 2
 
 
 def mix(x: Tensor) -> Tensor:
@@ -58,14 +54,14 @@ def _shift(x: Tensor, bits: int) -> Tensor:
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
-def random_bits(seeds: Sequence[int], stream: Stream, index: int, count: int) -> Tensor:
+def random_bits(seeds: Sequence[int], stream: int, index: int, count: int) -> Tensor:
     """Random 64-bit integers [members, count]: the index-th lot of a stream.
 
     Example:
-        >>> random_bits([0, 1], Stream.ORDER, 5, 3).shape
+        >>> random_bits([0, 1], ORDER, 5, 3).shape
         torch.Size([2, 3])
     """
-    start = mix(mix(torch.tensor(seeds, dtype=torch.int64) + GOLDEN) + int(stream))
+    start = mix(mix(torch.tensor(seeds, dtype=torch.int64) + GOLDEN) + stream)
     lot = mix(start + GOLDEN * (index + 1) % 2**63).unsqueeze(1)
     return mix(lot + torch.arange(1, count + 1) * GOLDEN)
 
@@ -78,7 +74,7 @@ def batch_orders(seeds: Sequence[int], epoch: int, points: int) -> Tensor:
         >>> orders.shape, sorted(orders[1].tolist())
         (torch.Size([2, 5]), [0, 1, 2, 3, 4])
     """
-    return random_bits(seeds, Stream.ORDER, epoch, points).argsort(dim=1)
+    return random_bits(seeds, ORDER, epoch, points).argsort(dim=1)
 
 
 def runs(points: int, batch_size: int) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -271,18 +271,6 @@ def _bar(progress: bool | Callable[[int], None], epochs: int) -> Iterator[Callab
 # --- schedulers -----------------------------------------------------------------------------
 
 
-class Group(dict[str, Any]):
-    """The settings of one member's group; all groups note together what is written to them."""
-
-    def __init__(self, settings: dict[str, Any], written: set[str]) -> None:
-        super().__init__(settings)
-        self._written = written
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        super().__setitem__(name, value)
-        self._written.add(name)
-
-
 class MembersOptimizer(Optimizer):
     """What schedulers get in the place of an optimizer; the ensemble makes the steps.
 
@@ -295,13 +283,13 @@ class MembersOptimizer(Optimizer):
 
     def __init__(self, parts: Sequence[MemberGroup]) -> None:
         self._parts = list(parts)
-        self._written: set[str] = set()
         super().__init__([torch.zeros(())], {"lr": None, "momentum": None, "temperature": None})
         for part in self._parts:
-            part.options = [Group({**own, "params": []}, self._written) for own in part.options]
+            part.options = [{**own, "params": []} for own in part.options]
         # Of removed members too: a scheduler has as many groups at the end as in the beginning.
         self.param_groups = [group for part in self._parts for group in part.options]
         self._momentum = [part.momentum for part in self._parts]
+        self._seen = [dict(group) for group in self.param_groups]
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Nothing: the ensemble calls this after its step, so that schedulers and hooks know."""
@@ -312,13 +300,15 @@ class MembersOptimizer(Optimizer):
         Raises:
             ValueError, TypeError: naming the option; no weight has been changed.
         """
-        if not self._written:
-            return
+        # Several numbers in the place of one cannot be compared; they are refused below.
+        with suppress(RuntimeError, ValueError):
+            if self.param_groups == self._seen:
+                return
         for part, momentum in zip(self._parts, self._momentum, strict=True):
             part.refresh()
             if part.options and part.momentum != momentum:
                 raise ValueError("a training cannot go from overdamped to underdamped, or back")
-        self._written.clear()
+        self._seen = [dict(group) for group in self.param_groups]
 
 
 def listed(schedulers: Any) -> list[Any]:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 FOLDER = Path(__file__).parent
 LIBRARIES = ("kernels", "stiefel")
@@ -40,27 +40,11 @@ PATIENCE = 120.0
 
 
 class BuildError(Exception):
-    """There is no compiler, or it did not do its work."""
+    """There is no compiler, it did not do its work, or a place for that is not safe."""
 
 
-class Compiler(NamedTuple):
-    """A C compiler: its command, and what it prints as its version."""
-
-    command: tuple[str, ...]
-    version: str
-
-    @property
-    def family(self) -> str:
-        """Which flags it knows.
-
-        Example:
-            >>> Compiler(("cc",), "Debian clang version 14.0.6").family
-            'clang'
-        """
-        first = self.version.lower()
-        if "clang" in first:
-            return "clang"
-        return "gcc" if "gcc" in first or "free software foundation" in first else "other"
+Compiler: TypeAlias = "tuple[tuple[str, ...], str]"
+"""A C compiler: its command, and what it prints as its version."""
 
 
 def find_compiler() -> Compiler:
@@ -82,20 +66,33 @@ def find_compiler() -> Compiler:
         except ValueError as error:
             raise BuildError(f"CC={name!r} cannot be read as a command: {error}") from error
         if command and shutil.which(command[0]):
-            return Compiler(command, _run((*command, "--version")))
+            return command, _run((*command, "--version"))
     raise BuildError(f"no C compiler ({', '.join(names)}) was found on PATH")
 
 
-def flags(compiler: Compiler, portable: bool) -> tuple[str, ...]:
+def family(version: str) -> str:
+    """Which flags a compiler knows.
+
+    Example:
+        >>> family("Debian clang version 14.0.6")
+        'clang'
+    """
+    first = version.lower()
+    if "clang" in first:
+        return "clang"
+    return "gcc" if "gcc" in first or "free software foundation" in first else "other"
+
+
+def flags(version: str, portable: bool) -> tuple[str, ...]:
     """The flags of a compilation.
 
     Args:
-        compiler: the compiler.
+        version: what the compiler prints.
         portable: code for every processor of this kind, which chooses its instructions when it
             runs; otherwise for this processor alone.
     """
     place = ("-DCOLANGEVIN_PORTABLE",) if portable else ("-march=native",)
-    return (*COMMON, *FAST[compiler.family], *place)
+    return (*COMMON, *FAST[family(version)], *place)
 
 
 def packaged(name: str) -> str:
@@ -120,8 +117,9 @@ def build(compiler: Compiler, name: str, out: Path, portable: bool) -> None:
         BuildError: with what the compiler said.
     """
     # The files are found from the folder itself, so that no path gets into the library.
+    command, version = compiler
     tail = (f"{name}.c", "-o", str(out.absolute()), "-lm")
-    _run((*compiler.command, *flags(compiler, portable), *tail))
+    _run((*command, *flags(version, portable), *tail))
 
 
 def _run(command: tuple[str, ...]) -> str:

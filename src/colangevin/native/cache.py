@@ -11,11 +11,7 @@ import platform
 import stat
 from pathlib import Path
 
-from colangevin.native.building import Compiler, flags, sources
-
-
-class UnsafeError(Exception):
-    """Another user can write to a file or folder, or it cannot be used."""
+from colangevin.native.building import BuildError, Compiler, flags, sources
 
 
 def folder() -> Path:
@@ -24,7 +20,7 @@ def folder() -> Path:
     It is ``COLANGEVIN_CACHE``, or ``colangevin`` below ``XDG_CACHE_HOME`` or ``~/.cache``.
 
     Raises:
-        UnsafeError: if it cannot be made, or another user owns it or may write to it.
+        BuildError: if it cannot be made, or another user owns it or may write to it.
     """
     wish = os.environ.get("COLANGEVIN_CACHE")
     try:
@@ -33,9 +29,9 @@ def folder() -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_owned(path)
         if not os.access(path, os.W_OK | os.X_OK):
-            raise UnsafeError(f"no permission to write to {path}")
+            raise BuildError(f"no permission to write to {path}")
     except (OSError, RuntimeError) as error:  # also a user without a home
-        raise UnsafeError(f"no folder for compiled files: {error}") from error
+        raise BuildError(f"no folder for compiled files: {error}") from error
     return path
 
 
@@ -43,20 +39,21 @@ def check_owned(path: Path) -> None:
     """Refuse what others own or may write to.
 
     Raises:
-        UnsafeError: then.
+        BuildError: then.
         OSError: if there is nothing.
     """
     found = path.stat()
     if found.st_uid != os.getuid():
-        raise UnsafeError(f"{path} belongs to another user")
+        raise BuildError(f"{path} belongs to another user")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeError(f"{path} may be written to by others")
+        raise BuildError(f"{path} may be written to by others")
 
 
 def stem(compiler: Compiler, name: str) -> str:
     """The beginning of a library's file name, which changes with all that it depends on."""
-    parts = [platform.platform(), _processor(), compiler.version, *compiler.command]
-    parts += flags(compiler, portable=False)
+    command, version = compiler
+    parts = [platform.platform(), _processor(), version, *command]
+    parts += flags(version, portable=False)
     digest = hashlib.sha256("\n".join(parts).encode())
     for path in sources():
         digest.update(path.read_bytes())
@@ -70,7 +67,7 @@ def find(place: Path, beginning: str) -> Path | None:
     would end the process.
 
     Raises:
-        UnsafeError: if others own the file or may write to it.
+        BuildError: if others own the file or may write to it.
     """
     for path in sorted(place.glob(f"{beginning}-*.so")):
         check_owned(path)

@@ -16,13 +16,12 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 import torch
 
 from colangevin.native import building, cache
 from colangevin.native.building import BuildError
-from colangevin.native.cache import UnsafeError
 
 FUNCTIONS = {
     "kernels": {"cola_step": 9, "cola_normals": 4, "cola_turn": 7},
@@ -69,12 +68,8 @@ for dtype, code in enumerate("fd"):
 PATIENCE = 60.0
 
 
-class Found(NamedTuple):
-    """A library, or the reason why there is none."""
-
-    library: ctypes.CDLL | None
-    reason: str | None = None
-
+Found: TypeAlias = "tuple[ctypes.CDLL | None, str | None]"
+"""A library, or the reason why there is none."""
 
 _lock = threading.Lock()
 _found: dict[str, Found] = {}
@@ -86,7 +81,7 @@ def load(name: str = "kernels") -> ctypes.CDLL | None:
     Args:
         name: ``"kernels"`` for elementwise steps and normals, ``"stiefel"`` for matrices.
     """
-    return _find(name).library
+    return _find(name)[0]
 
 
 def reason(name: str = "kernels") -> str | None:
@@ -96,12 +91,12 @@ def reason(name: str = "kernels") -> str | None:
         >>> (load() is None) == (reason() is not None)
         True
     """
-    return _find(name).reason
+    return _find(name)[1]
 
 
 def _find(name: str) -> Found:
     if os.environ.get("COLANGEVIN_NATIVE") == "0":
-        return Found(None, "kernels are turned off by COLANGEVIN_NATIVE=0")
+        return None, "kernels are turned off by COLANGEVIN_NATIVE=0"
     if name not in _found:
         with _lock:
             if name not in _found:
@@ -116,11 +111,11 @@ def _look(name: str) -> Found:
         try:
             library = place(name)
             _prepare(library, name)
-        except (BuildError, UnsafeError, OSError, AttributeError) as error:
+        except (BuildError, OSError, AttributeError) as error:
             complaints.append(f"{error}")
         else:
-            return Found(library)
-    return Found(None, "; ".join(dict.fromkeys(complaints)))
+            return library, None
+    return None, "; ".join(dict.fromkeys(complaints))
 
 
 def _packaged(name: str) -> ctypes.CDLL:

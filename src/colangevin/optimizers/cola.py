@@ -29,7 +29,7 @@ from colangevin.optimizers.step.bucket import STEP, StateOf
 from colangevin.optimizers.step.execute import execute
 from colangevin.optimizers.step.friction import FRICTION
 from colangevin.optimizers.step.kernels import kernel_for, wants_kernels
-from colangevin.optimizers.step.noise import REGISTER, choose_seed
+from colangevin.optimizers.step.noise import choose_seed, exchange_owner
 from colangevin.optimizers.step.plan import WHOLE, Call, Marks, Plan
 from colangevin.optimizers.violation import Violation, not_finite, violation_of
 from colangevin.torch_compat import add_one, never_compiled, stamp
@@ -180,7 +180,7 @@ class CoLA(Optimizer):
             return
         if not any(float(group["temperature"]) > 0.0 for group in self.param_groups):
             return
-        other = REGISTER.exchange(self.param_groups[0]["seed"], self)
+        other = exchange_owner(self.param_groups[0]["seed"], self)
         # Methods that are compared may well have the same noise; chains of one method may not.
         if isinstance(other, CoLA) and self._settings() == other._settings():
             warnings.warn(
@@ -458,9 +458,13 @@ class CoLA(Optimizer):
             ValueError, TypeError: if it belongs to other constraints or other parameters, or is
                 damaged; nothing has been changed then.
         """
-        self._loading: saving.Loading | None = saving.Loading(self)
+
+        def look(loaded: dict[str, Any]) -> None:
+            saving.check(loaded, self.param_groups, self._view, self.state)
+            self._loading: dict[str, Any] | None = loaded
+
         try:
-            with saving.looked_at(self, self._loading.check):
+            with saving.looked_at(self, look):
                 super().load_state_dict(state_dict)
         finally:
             self._loading = None
@@ -472,7 +476,7 @@ class CoLA(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         loading = self.__dict__.get("_loading")
         if loading is not None:  # torch's load_state_dict comes by here, before its hooks
-            state = loading.restored(state)
+            state = saving.restored(state, loading, self.param_groups)
         super().__setstate__(state)
         self._found = None
         self._prepare()

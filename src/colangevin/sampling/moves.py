@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import State
-from colangevin.ensemble.data import Stream, random_bits
+from colangevin.ensemble.data import TEST, random_bits
 from colangevin.errors import ConvergenceError
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.scheme import Action, Drift, Impulse
@@ -283,7 +283,7 @@ class Metropolis:
 
     def _decide(self, moved: Moved) -> Tensor:
         chains = self.chains
-        bits = random_bits(chains.seeds, Stream.TEST, chains.steps, 1).squeeze(1)
+        bits = random_bits(chains.seeds, TEST, chains.steps, 1).squeeze(1)
         level = ((bits >> 11) & (2**53 - 1)).double() * 2.0**-53
         chance = torch.exp((-moved.change / chains.temperatures).clamp_max(0.0))
         return moved.good & (level < chance)

@@ -105,9 +105,8 @@ def _machine() -> Iterator[Finding]:
 
 def _compiled() -> Iterator[Finding]:
     try:
-        compiler = building.find_compiler()
-        version = compiler.version.splitlines()[0]
-        yield Finding("C compiler", f"{' '.join(compiler.command)} ({version})")
+        command, version = building.find_compiler()
+        yield Finding("C compiler", f"{' '.join(command)} ({version.splitlines()[0]})")
     except building.BuildError as error:
         yield Finding("C compiler", f"none: {error}", "install gcc or clang, for fast steps")
     for name, what in KERNELS.items():
@@ -123,7 +122,7 @@ def _compiled() -> Iterator[Finding]:
 def _caches() -> Iterator[Finding]:
     try:
         yield Finding("compiled libraries", _size(cache.folder()))
-    except cache.UnsafeError as error:
+    except building.BuildError as error:
         yield Finding("compiled libraries", "no folder", str(error))
     folder = files.cache_folder()
     text = "needs pooch" if folder is None else _size(folder)

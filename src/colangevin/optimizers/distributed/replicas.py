@@ -16,7 +16,8 @@ import json
 import uuid
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -45,28 +46,8 @@ BEHIND = (
 )
 
 
-class Card(NamedTuple):
-    """What a process tells the others.
-
-    Attributes:
-        rank: of the process.
-        parameters: a description of each parameter, by name.
-        groups: the options of each group.
-        seeds: of the groups.
-        given: whether the user has chosen the seed.
-        every: after how many steps weights are compared.
-        sums: for each parameter, which part of it lies here, and a checksum of that part.
-        token: a random word, for what they leave in the store later.
-    """
-
-    rank: int
-    parameters: list[tuple[str, str]]
-    groups: list[dict[str, str]]
-    seeds: list[int]
-    given: bool
-    every: int
-    sums: list[tuple[tuple[int, ...], int]]
-    token: str
+Card: TypeAlias = "dict[str, Any]"
+"""What a process tells the others; ``card_of`` has its entries."""
 
 
 class Replicas:
@@ -149,10 +130,10 @@ class Replicas:
             except RuntimeError as error:  # the timeout of the process group
                 raise RuntimeError(ALONE) from error
             cards = [card for some in found for card in some]
-        cards.sort()
+        cards.sort(key=itemgetter("rank"))
         refuse_differences(cards)
-        self._prefix = f"colangevin/{cards[0].token}"
-        for group, seed in zip(groups, cards[0].seeds, strict=True):
+        self._prefix = f"colangevin/{cards[0]['token']}"
+        for group, seed in zip(groups, cards[0]["seeds"], strict=True):
             group["seed"] = seed
 
     def _write(self, groups: Sequence[dict[str, Any]], calls: int) -> None:
@@ -257,23 +238,34 @@ def chain_of(parameters: Sequence[Tensor], group: Any) -> int | None:
 
 
 def card_of(groups: Sequence[dict[str, Any]], given: bool, every: int) -> Card:
-    """What this process has to tell."""
+    """What this process has to tell.
+
+    Returns:
+        rank: of the process.
+        parameters: a description of each parameter, by name.
+        groups: the options of each group.
+        seeds: of the groups.
+        given: whether the user has chosen the seed.
+        every: after how many steps weights are compared.
+        sums: for each parameter, which part of it lies here, and a checksum of that part.
+        token: a random word, for what they leave in the store later.
+    """
     parameters = []
     for parameter, name in _named(groups):
         place = ""
         if is_sharded(parameter):
             place = f", {parameter.placements} over {tuple(parameter.device_mesh.shape)}"
         parameters.append((name, f"{tuple(parameter.shape)}, {parameter.dtype}{place}"))
-    return Card(
-        dist.get_rank(),
-        parameters,
-        [_options(group) for group in groups],
-        [group["seed"] for group in groups],
-        given,
-        every,
-        [(where, found) for _, where, found in _sums(groups)],
-        uuid.uuid4().hex,
-    )
+    return {
+        "rank": dist.get_rank(),
+        "parameters": parameters,
+        "groups": [_options(group) for group in groups],
+        "seeds": [group["seed"] for group in groups],
+        "given": given,
+        "every": every,
+        "sums": [(where, found) for _, where, found in _sums(groups)],
+        "token": uuid.uuid4().hex,
+    }
 
 
 def _named(groups: Sequence[dict[str, Any]]) -> list[tuple[Any, str]]:
@@ -327,21 +319,23 @@ def refuse_differences(cards: Sequence[Card]) -> None:
     """
     first = cards[0]
     for card in cards[1:]:
-        who = f"ranks {first.rank} and {card.rank}"
-        different = _first_difference(first.parameters, card.parameters)
+        who = f"ranks {first['rank']} and {card['rank']}"
+        different = _first_difference(first["parameters"], card["parameters"])
         if different:
             raise ValueError(f"{who} have different parameters: {different}; {PIPELINE}")
-        if card.every != first.every:
-            raise ValueError(f"{who} have different check_replicas: {first.every} and {card.every}")
-        _refuse_options(who, first.groups, card.groups)
-        if card.given != first.given or (card.given and card.seeds != first.seeds):
-            seeds = [card.seeds[0] if card.given else None for card in (first, card)]
+        if card["every"] != first["every"]:
+            raise ValueError(
+                f"{who} have different check_replicas: {first['every']} and {card['every']}"
+            )
+        _refuse_options(who, first["groups"], card["groups"])
+        if card["given"] != first["given"] or (card["given"] and card["seeds"] != first["seeds"]):
+            seeds = [card["seeds"][0] if card["given"] else None for card in (first, card)]
             raise ValueError(
                 f"{who} were given different seeds, {seeds[0]} and {seeds[1]}: replicas need the "
                 "same noise. Give one seed, or none; independent_chains=True if every rank is to "
                 "be a chain of its own"
             )
-    if first.every:
+    if first["every"]:
         _refuse_weights(cards)
 
 
@@ -369,14 +363,14 @@ def _refuse_options(
 
 def _refuse_weights(cards: Sequence[Card]) -> None:
     wrong: list[str] = []
-    for index, (name, _) in enumerate(cards[0].parameters):
+    for index, (name, _) in enumerate(cards[0]["parameters"]):
         known: dict[tuple[int, ...], tuple[int, int]] = {}
         pairs = []
         for card in cards:
-            where, found = card.sums[index]
-            rank, expected = known.setdefault(where, (card.rank, found))
+            where, found = card["sums"][index]
+            rank, expected = known.setdefault(where, (card["rank"], found))
             if found != expected:
-                pairs.append(f"rank {card.rank} from rank {rank}")
+                pairs.append(f"rank {card['rank']} from rank {rank}")
         if pairs:
             wrong.append(f"{name} ({', '.join(pairs)})")
     if wrong:

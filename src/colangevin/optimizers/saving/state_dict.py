@@ -30,7 +30,6 @@ from colangevin.optimizers.step.place import names_of
 from colangevin.torch_compat import is_sharded
 
 if TYPE_CHECKING:
-    from colangevin.optimizers.cola import CoLA
     from colangevin.optimizers.step.plan import Plan
 
 
@@ -80,36 +79,25 @@ def packed_by(optimizer: Optimizer, pack: Callable[[Any, dict[str, Any]], Any]) 
         hook.remove()
 
 
-class Loading:
-    """One call of ``load_state_dict`` of a ``CoLA``.
+def restored(
+    state: dict[str, Any], loaded: Mapping[str, Any], own: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """What torch has made of a state dict, with the constraints and the dtypes of the work.
 
     Args:
-        optimizer: the one that loads.
+        state: what torch has made of it.
+        loaded: the state dict.
+        own: the optimizer's groups.
     """
-
-    def __init__(self, optimizer: CoLA) -> None:
-        self._optimizer = optimizer
-        self._loaded: dict[str, Any] = {}
-
-    def check(self, state_dict: dict[str, Any]) -> None:
-        """Refuse what does not fit."""
-        own = self._optimizer
-        check(state_dict, own.param_groups, own._view, own.state)
-        self._loaded = state_dict
-
-    def restored(self, state: dict[str, Any]) -> dict[str, Any]:
-        """What torch has made of it, with the optimizer's constraints and the work's dtypes."""
-        groups = [
-            {**new, "constraint": old["constraint"]}
-            for new, old in zip(state["param_groups"], self._optimizer.param_groups, strict=True)
-        ]
-        for group in groups:
-            if isinstance(group["friction"], Tensor):  # ξ itself in states of before 0.1.0
-                group["friction"] = float(group["friction"])
-        entries = dict(state["state"])
-        entries.update(_entries(self._loaded, groups))
-        own = defaultdict(dict, entries)
-        return {**state, "state": own, "param_groups": groups}
+    groups = [
+        {**new, "constraint": old["constraint"]}
+        for new, old in zip(state["param_groups"], own, strict=True)
+    ]
+    for group in groups:
+        if isinstance(group["friction"], Tensor):  # ξ itself in states of before 0.1.0
+            group["friction"] = float(group["friction"])
+    entries = defaultdict(dict, {**state["state"], **_entries(loaded, groups)})
+    return {**state, "state": entries, "param_groups": groups}
 
 
 def _entries(loaded: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dict[Tensor, Any]:

@@ -183,19 +183,14 @@ def bit_sum(tensor: Tensor) -> Tensor:
     return bits.sum(dtype=torch.int64) % 2**62
 
 
-class Register:
-    """The seeds of the optimizers that exist in this process and draw noise."""
-
-    def __init__(self) -> None:
-        self._owners: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
-
-    def exchange(self, seed: int, owner: object) -> object | None:
-        """The other living optimizer that has this seed, if any; from now on this one has it."""
-        if seed in self._owners:
-            gc.collect()  # an optimizer that nobody can reach may still be in memory
-        other = self._owners.get(seed)
-        self._owners[seed] = owner
-        return None if other is owner else other
+_owners: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
+"""By their seeds, the optimizers that exist in this process and draw noise."""
 
 
-REGISTER = Register()
+def exchange_owner(seed: int, owner: object) -> object | None:
+    """The other living optimizer that has this seed, if any; from now on this one has it."""
+    if seed in _owners:
+        gc.collect()  # an optimizer that nobody can reach may still be in memory
+    other = _owners.get(seed)
+    _owners[seed] = owner
+    return None if other is owner else other

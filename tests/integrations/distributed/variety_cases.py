@@ -334,7 +334,7 @@ def replicas(rank: int) -> dict[str, Any]:
     optimizer = optimizer_of(model, check_replicas=2)
     train(model, optimizer, 1)
     if rank == 1:
-        model.circle.weight._local_tensor[0, 0] += 1e-3  # type: ignore[union-attr,index]
+        model.tall.bias._local_tensor[0] += 1e-3  # type: ignore[union-attr,index]
     train(model, optimizer, 1, 1)
     found["tampered"] = failure(lambda: train(model, optimizer, 2, 2))  # told one step later
     return found

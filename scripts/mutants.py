@@ -134,7 +134,7 @@ MUTANTS = [
     Mutant(
         "plan: other memory of a weight is not noticed",
         "optimizers/step/plan.py",
-        "if (own.data_ptr(), own.stride()) != where:",
+        "if (own.data_ptr(), own.stride(), own.shape) != where:",
         "if False:",
     ),
     Mutant(

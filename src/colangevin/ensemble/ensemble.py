@@ -118,6 +118,12 @@ class Ensemble:
         for group in self._groups:
             group.lay_out(self._learned, self._state, self._native)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy has memory of its own."""
+        self.__dict__.update(state)
+        if self.active:
+            self._lay_out()
+
     def __len__(self) -> int:
         """The number of members, without the removed ones."""
         return len(self.active)

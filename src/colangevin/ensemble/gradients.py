@@ -112,6 +112,10 @@ class Gradients:
             losses,
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the functions that were made, which are made anew."""
+        return {**self.__dict__, "_functions": OrderedDict(), "_last": None}
+
     def forget(self) -> None:
         """The tensors are elsewhere now: what was compiled for them is of no use."""
         self._functions.clear()

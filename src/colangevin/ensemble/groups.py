@@ -52,6 +52,10 @@ class MemberGroup:
         self._recipes: dict[bool, Recipe] = {}
         self._plan: Plan | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the plan, which knows addresses: whoever has a copy lays its tensors out anew."""
+        return {**self.__dict__, "_plan": None}
+
     @functools.cached_property
     def adaptive(self) -> bool:
         """Whether the friction is a variable, in all members."""

@@ -242,7 +242,9 @@ class CoLA(Optimizer):
         first = sum(len(group["params"]) for group in self.param_groups[:index])
         group = self.param_groups[index]
         ordinals = range(first, first + len(group["params"]))
-        return Plan(group, ordinals, self.state if state_of is None else state_of, self._native)
+        plan = Plan(group, ordinals, self.state if state_of is None else state_of, self._native)
+        plan.first = first
+        return plan
 
     def _follow(self) -> None:
         """Let state go along with parameters that were exchanged, as Accelerate does for FSDP2.
@@ -306,8 +308,15 @@ class CoLA(Optimizer):
         plans: dict[int, Plan] = {}
         with torch.no_grad():
             try:
-                for index in range(len(groups)) if call.only is None else call.only:
-                    group, plan = groups[index], self._plans.get(index)
+                ordinal = 0
+                for index, group in enumerate(groups):
+                    first, ordinal = ordinal, ordinal + len(group["params"])
+                    if call.only is not None and index not in call.only:
+                        continue
+                    plan = self._plans.get(index)
+                    if plan is not None and plan.first != first:  # parameters came, or went
+                        plan.leave(self._marks)
+                        plan = None
                     if plan is None or not plan.reads(group, call, index, replicas.chain):
                         plan = self._new_plan(index, call, undo)
                     if plan.rests:
@@ -337,17 +346,16 @@ class CoLA(Optimizer):
         group, old = self.param_groups[index], self._plans.get(index)
         if old is not None:
             old.leave(self._marks)
-        if old is None or len(old.parameters) != len(group["params"]):
-            # Parameters that came or went give those of later groups other places for the noise.
-            for later in [i for i in self._plans if i > index]:
-                self._plans.pop(later).leave(self._marks)
         self._follow()
         self._reset_replaced(group, undo)
         plan = self._view(index)
         plan.reads(group, call, index, self._replicas.chain)
         if not plan.rests:
             plan.attach(group, self._marks, self._strict, undo)
-            self._plans[index] = plan
+            staying = {plan.parameters[i] for i in plan.active}
+            for bucket in () if old is None else old.buckets:
+                bucket.part_from(staying)
+        self._plans[index] = plan
         return plan
 
     def _roll_back(self, plans: Iterable[Plan], undo: Sequence[Callable[[], None]]) -> None:
@@ -399,10 +407,15 @@ class CoLA(Optimizer):
                 continue
             kept = (STEP, FRICTION)
             self.state[parameter] = saving.copied({k: entry[k] for k in kept if k in entry})
-            undo.append(functools.partial(self._give_back, parameter, entry, held))
+            mark = self._marks.pop(parameter, None)  # it was on another manifold
+            undo.append(functools.partial(self._give_back, parameter, entry, held, mark))
 
-    def _give_back(self, parameter: Tensor, entry: dict[str, Any], held: Constraint) -> None:
+    def _give_back(
+        self, parameter: Tensor, entry: dict[str, Any], held: Constraint, mark: Any
+    ) -> None:
         self.state[parameter], self._held[parameter] = entry, held
+        if mark is not None:
+            self._marks[parameter] = mark
 
     def _note(self, group: dict[str, Any], outcome: Outcome) -> None:
         """Count how projections went, and warn of a fallback."""

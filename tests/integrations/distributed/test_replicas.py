@@ -26,7 +26,7 @@ MESSAGES = {
     "temperature": "ValueError: ranks 0 and 1 have different settings: in group 0 temperature is",
     "lr": "ValueError: ranks 0 and 1 have different settings: in group 0 lr is 0.1 and 0.2",
     "scheme": "ValueError: ranks 0 and 1 have different settings: in group 0 scheme is 'OBA'",
-    "radius": "constraint is kind='Circle', radius=0.3, keeps='angle' and kind='Circle', radius=0.4",
+    "radius": "radius=0.3, keeps='angle' and kind='Circle', radius=0.4",
     "radii": "constraint is kind='Circle', radius=tensor of shape (6, 1) with checksum",
     "kind": "constraint is kind='Sphere', radius=1.0, equality=False, dim=0 and kind='Orthogonal'",
     "seed": "were given different seeds, 0 and 1",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -420,6 +420,19 @@ class Bucket:
         if plain is not stored:
             self._set(index, key, plain)
         return plain
+
+    def part_from(self, staying: Collection[Tensor]) -> None:
+        """Give the state of parameters that stay behind memory of their own.
+
+        As views they would keep the memory of all that they were joined with.
+        """
+        if self._state is None or len(self.parameters) == 1:
+            return
+        for index, owner in enumerate(self.owners):
+            if owner not in staying:
+                for key in WRITTEN:
+                    if key in self._entries[index]:
+                        self._set(index, key, self._get(index, key).clone())
 
     @property
     def slack(self) -> Tensor | None:

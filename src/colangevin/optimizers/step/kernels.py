@@ -122,6 +122,9 @@ class Kernel:
         names = ("gradient", "step", "draw")
         self._gradient, self._step, self._draw = (field(structure, name) for name in names)
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a kernel knows addresses of this process, so it cannot be copied")
+
     def _structures(self, index: int, position: Tensor, momentum: Any) -> list[Structure]:
         bucket, constraint = self._bucket, self._bucket.constraint
         slack, radius = bucket.contiguous(index, SLACK), None

@@ -8,6 +8,7 @@ each step, and where they have changed they become other numbers.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,7 @@ class Plan:
     outcome: Outcome | None = None
     share = WHOLE.share
     seeds: Sequence[int] = ()
+    first = 0  # the place of its first parameter
     made: int | None = None  # steps that all members of an ensemble have made
     addressed = adaptive = momentum = False
     _splits = _attached = _watches = False
@@ -370,8 +372,10 @@ class Plan:
         if self.adaptive:
             self.share_friction(group["friction"])
         else:  # a group that becomes adaptive again starts from its option
-            for parameter in self.parameters:
-                self._state_of.get(parameter, {}).pop(FRICTION, None)
+            for entry in (self._state_of.get(p, EMPTY) for p in self.parameters):
+                if FRICTION in entry:
+                    undo.append(functools.partial(entry.__setitem__, FRICTION, entry[FRICTION]))
+                    del entry[FRICTION]
         self._watch(self._call.gradients)
 
     def share_friction(self, initial: object) -> None:
@@ -433,7 +437,7 @@ class Plan:
             places = tuple((key, one, local_of(one), local_of(one).data_ptr()) for key, one in kept)
             shard = self.shards[len(self._watched)] if self.shards else None
             moves = shard is not None and shard.moves  # then it is copied in each step
-            where = None if moves else (here.data_ptr(), here.stride())
+            where = None if moves else (here.data_ptr(), here.stride(), here.shape)
             self._watched.append((own, here, own.dtype, where, entry, places, bucket, row))
             if bucket is not None:
                 bucket.gradients[row] = own.grad if given is None else given.get(own)
@@ -469,7 +473,7 @@ class Plan:
             if held is not entry or own.dtype is not dtype:
                 return False
             if here is own:
-                if (own.data_ptr(), own.stride()) != where:
+                if (own.data_ptr(), own.stride(), own.shape) != where:
                     return False
             elif where is not None and local_of(own) is not here:
                 return False
@@ -541,12 +545,17 @@ class Plan:
         """
         for bucket in self.buckets:
             bucket.push()
-            bucket.gradients = [None] * len(bucket.gradients)  # a plan is kept, gradients are not
             bucket.fresh = bucket.fresh and not counted
+        self._let_go()
         if self._watches:
             self._versions = list(map(version_of, self.parameters))
         self._stale = []
         return not (self._splits and counted)
+
+    def _let_go(self) -> None:
+        """A plan is kept, gradients are not."""
+        for bucket in self.buckets:
+            bucket.gradients = [None] * len(bucket.gradients)
 
     def leave(self, marks: Marks) -> None:
         """The plan does not serve any more: note what the parameters were like after its steps."""
@@ -554,7 +563,7 @@ class Plan:
             for i in self.active:
                 own, here, dtype, where = self._watched[i][:4]
                 if where is None or here is not own:
-                    where = own.data_ptr(), own.stride()
+                    where = own.data_ptr(), own.stride(), own.shape
                 marks[own] = (self._versions[i], where[0], dtype, where[1])
         self._attached = False
 
@@ -565,6 +574,7 @@ class Plan:
         self.leave(marks)
         for own in self._stale:
             marks.pop(own, None)
+        self._let_go()
 
 
 def _refuse_gradient(name: str, gradient: Tensor) -> None:

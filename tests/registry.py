@@ -56,6 +56,15 @@ def off_norm(radius: float, dim: int = 0) -> Callable[[Tensor], Tensor]:
     return lambda w: (norms(w, dim) / radius - 1.0).abs().max()
 
 
+def beyond_whole(radius: float) -> Callable[[Tensor], Tensor]:
+    """How far the Frobenius norm is beyond a radius."""
+    return lambda w: (w.square().sum().sqrt() / radius - 1.0).clamp_min(0.0)
+
+
+def off_whole(radius: float) -> Callable[[Tensor], Tensor]:
+    return lambda w: (w.square().sum().sqrt() / radius - 1.0).abs()
+
+
 def not_orthonormal(scale: float = 1.0) -> Callable[[Tensor], Tensor]:
     """Largest entry of the smaller Gram matrix over scale², less the identity."""
 
@@ -219,6 +228,14 @@ CASES = [
         beyond(RADII),
         ambient=of_angular_speed(RADII),
     ),
+    Case(
+        "circle_fan_in",
+        lambda: Circle("fan_in", factor=1.5),
+        ((3, 2, 2),),
+        beyond(0.75),
+        share=LAYOUT,
+        ambient=of_angular_speed(0.75),
+    ),
     Case("sphere", lambda: Sphere(0.8), ((2, 3),), beyond_norm(0.8)),
     Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((2, 3),), off_norm(1.3)),
     Case(
@@ -228,6 +245,28 @@ CASES = [
         "sphere_columns", lambda: Sphere(0.8, dim=1), ((3, 4),), beyond_norm(0.8, 1), share=LAYOUT
     ),
     Case("sphere_conv", lambda: Sphere(1.0), ((4, 2, 3, 3),), beyond_norm(1.0), share=LAYOUT),
+    Case("sphere_whole", lambda: Sphere(1.3, equality=True, dim=None), ((2, 3),), off_whole(1.3)),
+    Case(
+        "sphere_whole_ball",
+        lambda: Sphere(1.3, dim=None),
+        ((2, 2, 2),),
+        beyond_whole(1.3),
+        share=LAYOUT,
+    ),
+    Case(
+        "sphere_whole_blocks",
+        lambda: Sphere(0.8, dim=None, equality=True, blocks=2),
+        ((4, 3),),
+        blocks(2, off_whole(0.8)),
+        share=LAYOUT,
+    ),
+    Case(
+        "sphere_whole_stack",
+        lambda: Sphere(0.8, dim=None, batch_dims=1),
+        ((3, 2, 2),),
+        each(beyond_whole(0.8)),
+        share=LAYOUT,
+    ),
     Case("orthogonal_tall", Orthogonal, ((6, 3),), not_orthonormal()),
     Case("orthogonal_wide", Orthogonal, ((3, 6),), not_orthonormal(), share=LAYOUT),
     Case("orthogonal_square", Orthogonal, ((4, 4),), not_orthonormal(), share=LAYOUT),
@@ -237,6 +276,13 @@ CASES = [
         lambda: Orthogonal(batch_dims=1),
         ((3, 5, 2),),
         each(not_orthonormal()),
+        share=LAYOUT,
+    ),
+    Case(
+        "orthogonal_rms",
+        lambda: Orthogonal(scale="rms"),
+        ((8, 2),),
+        not_orthonormal(2.0),
         share=LAYOUT,
     ),
     Case(

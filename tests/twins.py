@@ -122,11 +122,16 @@ def sphere_twin(case: Case) -> Twin:
         return by_blocks(case, constraint.blocks)
     r = constraint.radius
     slack = None if constraint.equality else lambda w: ref.sphere_slack(w, r)
-    return Twin([ref.sphere_pieces(r, constraint.equality)], rows(constraint.dim), slack)
+    pieces = [ref.sphere_pieces(r, constraint.equality)]
+    if constraint.dim is not None:
+        return Twin(pieces, rows(constraint.dim), slack)
+    # A whole weight is one long row; those of a stack are a row each.
+    stack = bool(constraint.batch_dims)
+    return Twin(pieces, lambda ws: [ws[0].reshape(len(ws[0]) if stack else 1, -1)], slack)
 
 
 def orthogonal_twin(case: Case) -> Twin:
-    constraint = case.make()
+    constraint = case.bound()
     assert isinstance(constraint, Orthogonal)
     if constraint.blocks > 1:
         return by_blocks(case, constraint.blocks)

@@ -27,13 +27,18 @@ from colangevin.errors import SamplingWarning as SamplingWarning
 from colangevin.optimizers import DHSGD as DHSGD
 from colangevin.optimizers import LOL as LOL
 from colangevin.optimizers import SGLD as SGLD
+from colangevin.optimizers import Adam as Adam
 from colangevin.optimizers import AdaptiveLangevin as AdaptiveLangevin
 from colangevin.optimizers import AdLaLa as AdLaLa
 from colangevin.optimizers import CoLA as CoLA
+from colangevin.optimizers import Direction as Direction
+from colangevin.optimizers import Gradient as Gradient
 from colangevin.optimizers import Langevin as Langevin
 from colangevin.optimizers import LangevinInLayers as LangevinInLayers
 from colangevin.optimizers import Multirate as Multirate
+from colangevin.optimizers import Polar as Polar
 from colangevin.optimizers import Rates as Rates
+from colangevin.optimizers import Sign as Sign
 from colangevin.optimizers import SimulatedTempering as SimulatedTempering
 from colangevin.optimizers import SubsetMultirate as SubsetMultirate
 from colangevin.optimizers import TemperatureScheduler as TemperatureScheduler
@@ -60,6 +65,7 @@ __all__ = [
     "LOL",
     "SGLD",
     "AdLaLa",
+    "Adam",
     "AdaptiveLangevin",
     "Circle",
     "CoLA",
@@ -67,21 +73,25 @@ __all__ = [
     "Constraint",
     "ConstraintError",
     "ConvergenceError",
+    "Direction",
     "DivergenceError",
     "DivergenceWarning",
     "Ensemble",
     "General",
+    "Gradient",
     "Langevin",
     "LangevinInLayers",
     "Massive",
     "Multirate",
     "Orthogonal",
+    "Polar",
     "Prediction",
     "ProjectionWarning",
     "Rates",
     "ReplicaError",
     "SamplingWarning",
     "ShardedEnsemble",
+    "Sign",
     "SimulatedTempering",
     "Sphere",
     "State",

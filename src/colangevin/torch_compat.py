@@ -82,3 +82,39 @@ def never_compiled(function: Function) -> Function:
     disable = getattr(torch, "_disable_dynamo", torch.compiler.disable)
     left_alone: Function = disable(function)
     return left_alone
+
+
+def fused_adam(
+    gradients: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    steps: Sequence[int],
+    betas: tuple[float, float],
+    eps: float,
+) -> list[Tensor] | None:
+    """Adam's updates in one pass over memory, where torch has a kernel for that; else None.
+
+    The kernel moves weights: those of 0 by lr = 1 uphill become the updates.
+    """
+    first = gradients[0]
+    plain = all(type(g) is Tensor and g.is_contiguous() for g in gradients)
+    if not (plain and first.is_cpu and hasattr(torch, "_fused_adam_")):
+        return None
+    updates = [torch.zeros_like(gradient) for gradient in gradients]
+    counts = [torch.tensor(float(step)) for step in steps]
+    torch._fused_adam_(
+        updates,
+        list(gradients),
+        list(means),
+        list(squares),
+        [],
+        counts,
+        lr=1.0,
+        beta1=betas[0],
+        beta2=betas[1],
+        weight_decay=0.0,
+        eps=eps,
+        amsgrad=False,
+        maximize=True,
+    )
+    return updates

@@ -131,3 +131,31 @@ def test_a_radius_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ConstraintError, match="does not broadcast"):
         Circle(torch.ones(3)).bind([torch.Size([3, 4])])
     assert Circle(torch.ones(4)).bind([torch.Size([3, 4])]) is not None
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "radius"),
+    [
+        ((5, 4), {}, 0.5),
+        ((8, 3, 3, 3), {"factor": 3.0}, 3 / 27**0.5),
+        ((6, 9), {"blocks": 3}, 1 / 3),
+    ],
+)
+def test_the_fan_in_of_the_shape_is_the_bound(shape, options, radius) -> None:
+    bound = Circle("fan_in", **options).bind([torch.Size(shape)])
+    assert bound.radius == pytest.approx(radius, rel=1e-15)
+
+
+def test_layers_of_one_group_have_their_own_fan_in() -> None:
+    weights = [torch.nn.Parameter(torch.zeros(3, 4)), torch.nn.Parameter(torch.zeros(2, 100))]
+    optimizer = CoLA(weights, lr=0.1, momentum=0.9, constraint=Circle("fan_in"))
+    for _ in range(100):
+        for weight in weights:
+            weight.grad = -torch.ones_like(weight)
+        optimizer.step()
+    assert [round(float(w.detach().max()), 3) for w in weights] == [0.5, 0.1]
+
+
+def test_the_fan_in_of_a_vector_is_not_known() -> None:
+    with pytest.raises(ConstraintError, match=r"fan_in.*2 dimensions.*\(7,\)"):
+        CoLA([torch.nn.Parameter(torch.zeros(7))], lr=0.1, constraint=Circle("fan_in"))

@@ -261,3 +261,17 @@ def test_a_step_can_be_differentiated(momentum: float) -> None:
 
     gradient = draw(position).requires_grad_()
     assert torch.autograd.gradcheck(moved, gradient, eps=1e-6, atol=1e-6)
+
+
+def test_the_scale_of_a_shape() -> None:
+    """Of each block, wide or tall; a bound geometry has the number."""
+    for shape, blocks, expected in (((8, 2), 1, 2.0), ((2, 8), 1, 0.5), ((6, 12), 2, 0.5)):
+        own = Orthogonal(scale="rms", blocks=blocks).bind([torch.Size(shape)])
+        assert isinstance(own, Orthogonal) and own.scale == expected
+        placed = own.place(own.to_batch(torch.randn(shape)))
+        assert torch.allclose(torch.linalg.svdvals(placed), torch.tensor(expected), atol=1e-5)
+
+
+def test_a_scale_that_is_no_number() -> None:
+    with pytest.raises(ValueError, match=r"scale must be .*'rms'.*, got 'mean'"):
+        Orthogonal(scale="mean")

@@ -107,9 +107,59 @@ def test_the_ball_lets_rows_move_inside_and_holds_them_at_the_edge() -> None:
     )
 
 
+def test_the_whole_weight_is_one_row() -> None:
+    sphere = Sphere(2.0, equality=True, dim=None)
+    weight = placed(sphere, weight_of(3, 4, 2))
+    assert float(weight.norm()) == pytest.approx(2.0)
+    assert sphere.degrees_of_freedom([Size([3, 4, 2])]) == 23
+    torch.testing.assert_close(weight / 2.0, weight_of(3, 4, 2) / weight_of(3, 4, 2).norm())
+
+
+def test_each_block_and_each_matrix_of_a_stack_has_its_norm() -> None:
+    radius = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    stack = placed(Sphere(radius, equality=True, dim=None, batch_dims=1), weight_of(3, 4, 2))
+    torch.testing.assert_close(stack.flatten(1).norm(dim=1), radius)
+    blocks = placed(Sphere(radius, equality=True, dim=None, blocks=3), weight_of(6, 2))
+    torch.testing.assert_close(blocks.reshape(3, -1).norm(dim=1), radius)
+
+
+@pytest.mark.parametrize("options", [{}, {"blocks": 2}, {"batch_dims": 1}])
+@pytest.mark.parametrize(("equality", "factor"), [(True, 1.0), (False, 2.0)])
+def test_the_first_norm_of_a_whole_weight_is_its_radius(
+    equality: bool, factor: float, options: dict[str, int]
+) -> None:
+    weight = nn.Parameter(weight_of(2, 3, 2))
+    start = weight.detach().clone()
+    sphere = Sphere("initial", equality, dim=None, **options)
+    optimizer = CoLA([weight], lr=0.1, momentum=0.9, constraint=sphere)
+    torch.testing.assert_close(weight.detach(), start, rtol=1e-15, atol=1e-15)
+    copies = start.reshape(2, -1) if options else start.reshape(1, -1)
+    norms = factor * copies.norm(dim=1)
+    torch.testing.assert_close(optimizer.state[weight]["radius"], norms)
+    for _ in range(200):
+        weight.grad = -start
+        optimizer.step()
+    found = weight.detach().reshape(len(copies), -1).norm(dim=1)
+    torch.testing.assert_close(found, norms, rtol=1e-12 if equality else 1e-3, atol=0.0)
+
+
+def test_options_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(ValueError, match="batch_dims=1 needs dim=None, got dim=0"):
+        Sphere(1.0, batch_dims=1)
+    with pytest.raises(TypeError, match="dim must be an integer or None, got 'all'"):
+        Sphere(1.0, dim="all")
+    with pytest.raises(ConstraintError, match="batch_dims=3 is more than"):
+        Sphere(1.0, dim=None, batch_dims=3).bind([Size([2, 3])])
+    with pytest.raises(ConstraintError, match="a weight of zeros"):
+        placed(Sphere(1.0, equality=True, dim=None), torch.zeros(2, 3))
+    with pytest.raises(ConstraintError, match="norm of the initial weight"):
+        CoLA([nn.Parameter(torch.zeros(2, 3))], lr=0.1, constraint=Sphere("initial", dim=None))
+
+
 @pytest.mark.parametrize(
     ("sphere", "shape"),
     [
+        (Sphere(torch.ones(4), dim=None), (3, 4)),
         (Sphere(1.0, dim=2), (3, 4)),
         (Sphere(1.0, dim=-3), (3, 4)),
         (Sphere(1.0, equality=True), (3, 1)),

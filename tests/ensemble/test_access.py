@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import colangevin as cl
-from colangevin.ensemble.moving import move
+from colangevin.ensemble.state import move
 
 mse = nn.functional.mse_loss
 POINTS = torch.randn(16, 3, generator=torch.Generator().manual_seed(0))

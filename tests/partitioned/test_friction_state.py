@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 import colangevin as cl
-from colangevin.ensemble.moving import move
+from colangevin.ensemble.state import move
 from colangevin.optimizers.step.plan import Plan
 
 

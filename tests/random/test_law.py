@@ -15,8 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 from colangevin.random import key_of, normals
-from colangevin.random.counter import LANES, box_muller, hashes
-from colangevin.random.keys import words_of
+from colangevin.random.counter import LANES, box_muller, hashes, words_of
 
 pytestmark = pytest.mark.statistical
 

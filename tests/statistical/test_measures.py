@@ -166,8 +166,43 @@ def disc_mean(kappa: float) -> float:
     return targets.weighted_mean(np.cos(t), -kappa * np.cos(t), np.sin(t) ** 2)
 
 
+def frobenius(kappa: float = 3.0) -> Case:
+    """Each weight of a stack on one sphere, of 4 dimensions; here its entries are in a row."""
+    radius, mean = 1.5, targets.von_mises_fisher_resultant
+    return Case(
+        Target(
+            Sphere(radius, equality=True, dim=None, batch_dims=1),
+            torch.tensor([0.0, -radius, 0.0, 0.0]),
+            lambda w: -(kappa / radius) * w.flatten(1)[:, 0],
+        ),
+        {
+            "along": Known(
+                lambda s: s.position.flatten(1)[:, 0] / radius,
+                mean(kappa, 4),
+                # At other temperatures; with a sphere for each row.
+                (mean(2 * kappa, 4), mean(kappa / 2, 4), mean(kappa, 2)),
+            ),
+            "across": Known(lambda s: s.position.flatten(1)[:, 3] / radius, 0.0),
+        },
+    )
+
+
+def matrices() -> Case:
+    """The same with 2 x 2 matrices, whose layout is the optimizer's matter."""
+    case = frobenius()
+    return case._replace(target=case.target._replace(start=case.target.start.view(2, 2)))
+
+
+def uniform() -> Case:
+    """Without a potential E w^2 = r^2/n and E w^4 = 3 r^4/(n(n + 2)), n = 4."""
+    case = frobenius()
+    square = Known(lambda s: s.position.flatten(1)[:, 2] ** 2 / 2.25, 1 / 4, (1 / 2, 1.0))
+    fourth = Known(lambda s: s.position.flatten(1)[:, 2] ** 4 / 2.25**2, 3 / 24, (3 / 8, 3 / 16))
+    return Case(case.target._replace(potential=zero), {"second": square, "fourth": fourth})
+
+
 @pytest.mark.parametrize("word", WORDS)
-@pytest.mark.parametrize("case", [sphere, ball])
+@pytest.mark.parametrize("case", [sphere, ball, frobenius, uniform])
 def test_von_mises_fisher_on_the_sphere(case: Callable[[], Case], word: str) -> None:
     case().check(integrate, plan(word), seed=2)
 
@@ -427,6 +462,7 @@ def anisotropic() -> Case:
         (circle, "OBA"),
         (circle, OVERDAMPED),
         (sphere, OVERDAMPED),
+        (matrices, "BAOAB"),
         (ball, "BAOAB"),
         (matrix_langevin_32, "BAOAB"),
         (gaussian, "BAOAB"),

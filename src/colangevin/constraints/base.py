@@ -457,6 +457,19 @@ class Constraint(ABC):
             slack = None if slack is None else add_scaled(slack, draw(slack), scale)
         return position, slack
 
+    def inner(self, batch: Tensor) -> list[int]:
+        """The dimensions of one copy in a batch; all of them where every entry is one."""
+        return list(range(0 if self.elementwise else 1, batch.dim()))
+
+    def extent(self, position: Tensor, dims: list[int]) -> Tensor:
+        """How long relative updates are for lr = 1: the radius, or the norm of a free weight.
+
+        Args:
+            position: a batch.
+            dims: what belongs to one update.
+        """
+        return position.norm(dim=dims, keepdim=True)
+
     @abstractmethod
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """Bring an Euler–Maruyama proposal back to the manifold.

@@ -36,6 +36,7 @@ would never leave.
 SLIGHT = 0.004
 """Up to this relative excess weights are clipped: they were rounded, as in bfloat16."""
 INITIAL = "initial"
+FAN_IN = "fan_in"
 QUARTER = math.pi / 2
 NEAR = 1.5
 """Angles, in radians, up to which a weight is not near its bound."""
@@ -56,8 +57,9 @@ class Circle(Constraint):
 
     Args:
         radius: a positive number, or a tensor of them that broadcasts to the weight, or
-            "initial" for ``factor`` times the largest initial weight of each parameter.
-        factor: of the radius "initial".
+            "initial" for ``factor`` times the largest initial weight of each parameter, or
+            "fan_in" for ``factor``/√n, n the number of inputs of an output (numel/shape[0]).
+        factor: of the radius "initial", 2 by default, or "fan_in", 1 by default.
         blocks: how many blocks are stacked along dimension 0. Each has its own radius "initial",
             and a block that is out of range is rescaled by itself. A tensor as the radius may have
             the blocks as one more dimension in front.
@@ -73,15 +75,17 @@ class Circle(Constraint):
     """
 
     radius: float | Tensor | str
-    factor: float = field(default=2.0, repr=False)
+    factor: float | None = field(default=None, repr=False)
     blocks: int = field(default=1, kw_only=True)
     _inverse: float | Tensor = field(init=False, repr=False)
     elementwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.positive("factor", self.factor)
+        usual = 1.0 if isinstance(self.radius, str) and self.radius == FAN_IN else 2.0
+        factor = usual if self.factor is None else checks.positive("factor", self.factor)
+        object.__setattr__(self, "factor", factor)
         checks.count("blocks", self.blocks)
-        radius = check_radius(self.radius)
+        radius = check_radius(self.radius, (INITIAL, FAN_IN))
         if isinstance(radius, str):
             return
         object.__setattr__(self, "radius", radius)
@@ -94,6 +98,8 @@ class Circle(Constraint):
     def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
         for shape in shapes:
             block = self.block(shape)
+            if isinstance(self.radius, str) and self.radius == FAN_IN:
+                return replace(self, radius=self._of_inputs(shape))
             if not isinstance(self.radius, Tensor):
                 continue
             if self.blocks == 1 or self.radius.dim() <= len(shape):
@@ -103,6 +109,16 @@ class Circle(Constraint):
             first = self.radius.expand(self.blocks, block[0], *self.radius.shape[2:])
             return replace(self, radius=first.flatten(0, 1))
         return self
+
+    def _of_inputs(self, shape: torch.Size) -> float:
+        """The radius "fan_in" of a weight of this shape."""
+        if len(shape) < 2 or not shape.numel():
+            raise ConstraintError(
+                f"radius='fan_in' needs a weight of 2 dimensions or more, which is not empty, got "
+                f"shape {tuple(shape)}; give a number for others, such as biases"
+            )
+        assert self.factor is not None
+        return self.factor / math.sqrt(shape.numel() // shape[0])
 
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
         return (self.radius,) if isinstance(self.radius, float) else None
@@ -130,14 +146,15 @@ class Circle(Constraint):
 
     def describe(self) -> dict[str, Any]:
         # The last one tells a state dict apart that has the slack in the place of the angle.
-        own = {"kind": "Circle", "radius": self.radius, "keeps": "angle"}
+        own: dict[str, Any] = {"kind": "Circle", "radius": self.radius, "keeps": "angle"}
         if isinstance(self.radius, str):
             own["factor"] = self.factor
         return own if self.blocks == 1 else {**own, "blocks": self.blocks}
 
     def for_weight(self, weight: Tensor, memory: dict[str, Any]) -> Constraint:
-        if not isinstance(self.radius, str):
-            return self
+        if not isinstance(self.radius, str) or self.radius == FAN_IN:
+            return self  # bind knows the latter: it takes the shape alone
+        assert self.factor is not None
         self.block(weight.shape)
         kept = first_radius(
             memory,
@@ -271,6 +288,10 @@ class Circle(Constraint):
         here = state._replace(slack=self.slack_of(state))
         return super().euler(here, gradient, step, scale, draw)
 
+    def extent(self, position: Tensor, dims: list[int]) -> Tensor:
+        radii = torch.ones_like(position).mul_(self._radius(position))
+        return radii.norm(dim=dims, keepdim=True)
+
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """(4.47) with atan2 in the place of arctan, written over the tensors of ``state``."""
         assert slack is not None and state.slack is not None
@@ -367,10 +388,10 @@ def hold_(angle: Tensor) -> Tensor:
     return angle.copy_(torch.where(rest.abs() < least, edge, size).copysign_(angle))
 
 
-def check_radius(radius: object) -> float | Tensor | str:
-    """Return a radius: a positive number, a tensor of them, or "initial"."""
+def check_radius(radius: object, words: tuple[str, ...] = (INITIAL,)) -> float | Tensor | str:
+    """Return a radius: a positive number, a tensor of them, or a word, such as "initial"."""
     if isinstance(radius, str):
-        return checks.choice("radius", radius, (INITIAL,))
+        return checks.choice("radius", radius, words)
     return checks.radius("radius", radius)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -24,6 +24,7 @@ from colangevin.constraints.base import (
 from colangevin.constraints.sums import ALONE, Alone, Cut
 from colangevin.errors import ConstraintError, ConvergenceError
 
+RMS = "rms"
 BLIND_ITERATIONS = 12
 """Iterations between two checks of the residual on an accelerator: a check waits for the device."""
 
@@ -47,7 +48,8 @@ class Orthogonal(Constraint):
         tolerance: largest entry of QᵀQ/scale² − I that ends the iteration; the default is
             5e-7 in float32 and 1e-14 in float64.
         max_iterations: limit of the iteration.
-        scale: singular value of the weight.
+        scale: singular value of the weight, or "rms" for √(rows / columns): then outputs have the
+            root mean square of inputs that lie in the weight's row space.
         batch_dims: how many leading dimensions count separate matrices.
         blocks: how many matrices are stacked along the rows, each orthogonal by itself: 3 for
             ``in_proj_weight`` of ``nn.MultiheadAttention``, 4 for ``weight_hh_l0`` of ``nn.LSTM``.
@@ -61,7 +63,7 @@ class Orthogonal(Constraint):
 
     tolerance: float | None = None
     max_iterations: int = 40
-    scale: float = 1.0
+    scale: Any = 1.0
     batch_dims: int = 0
     blocks: int = field(default=1, kw_only=True)
     turned: ClassVar[bool | None] = None
@@ -73,7 +75,10 @@ class Orthogonal(Constraint):
         if self.tolerance is not None:
             checks.positive("tolerance", self.tolerance)
         checks.count("max_iterations", self.max_iterations)
-        object.__setattr__(self, "scale", checks.positive("scale", self.scale))
+        if isinstance(self.scale, str):
+            checks.choice("scale", self.scale, (RMS,))
+        else:
+            object.__setattr__(self, "scale", checks.positive("scale", self.scale))
         checks.count("batch_dims", self.batch_dims, least=0)
         checks.count("blocks", self.blocks)
 
@@ -87,6 +92,9 @@ class Orthogonal(Constraint):
                     f"batch_dims={self.batch_dims}, got shape {tuple(shape)}"
                 )
             self.block(shape, self.batch_dims)
+            if self.scale == RMS and shape.numel():
+                rows, columns = self.matrix(shape)
+                return replace(self, scale=math.sqrt(rows / columns))
         return self
 
     def matrix(self, shape: torch.Size) -> tuple[int, int]:

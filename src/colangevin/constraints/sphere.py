@@ -1,4 +1,4 @@
-"""The sphere constraint: every row of a weight keeps, or stays within, its norm."""
+"""The sphere constraint: every row of a weight, or all of it, keeps or bounds its norm."""
 
 from __future__ import annotations
 
@@ -40,31 +40,42 @@ class Sphere(Constraint):
 
     A row is what remains of a weight when ``dim`` is fixed: the weights into one output for
     ``nn.Linear``, one output channel's kernel for a convolution. Geodesics are great circles.
+    With ``dim=None`` the whole weight is one such row: ‖W‖ is its Frobenius norm.
 
     With the radius "initial" an equality holds each row at ``factor`` times its own first norm: at
     1 nothing is moved. A bound is a matter of the whole weight, as that of ``Circle``: it is
     ``factor`` times the largest first norm of a row, so a row that starts small, or at 0, may grow.
+    With ``dim=None`` every weight, or block, has ``factor`` times its own first norm in both cases.
 
     Args:
         radius: a positive number, or a tensor of them that broadcasts to the rows, or "initial".
         equality: hold the norm exactly instead of bounding it.
-        dim: the dimension that counts the rows.
+        dim: the dimension that counts the rows; None for the norm of the whole weight.
         blocks: how many blocks are stacked along dimension 0, each with rows of its own. It
             divides the columns of a matrix (``dim=1``), and a vector, which is one row. Rows
             (``dim=0``) are by themselves anyway. Each block has its own bound "initial". A tensor
-            as the radius may have the blocks as one more dimension in front.
+            as the radius may have the blocks as one more dimension in front. With ``dim=None`` the
+            norm is that of each block.
+        batch_dims: with ``dim=None``, how many leading dimensions count separate weights: 1 for a
+            stack of matrices, each with its own norm.
         factor: of the radius "initial"; the default is 2 for a bound and 1 for an equality.
 
     Example:
         >>> sphere = Sphere(radius=2.0, equality=True)
         >>> sphere.place(torch.tensor([[3.0, 4.0]]))
         tensor([[1.2000, 1.6000]])
+        >>> whole = Sphere(radius=5.0, equality=True, dim=None)
+        >>> weight = torch.tensor([[0.6, 0.0], [0.0, 0.8]])
+        >>> whole.from_batch(whole.place(whole.to_batch(weight)), weight.shape)
+        tensor([[3., 0.],
+                [0., 4.]])
     """
 
     radius: float | Tensor | str = 1.0
     equality: bool = False
-    dim: int = 0
+    dim: int | None = 0
     blocks: int = field(default=1, kw_only=True)
+    batch_dims: int = field(default=0, kw_only=True, repr=False)
     factor: float | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -72,18 +83,29 @@ class Sphere(Constraint):
         usual = 1.0 if self.equality else 2.0
         factor = usual if self.factor is None else checks.positive("factor", self.factor)
         object.__setattr__(self, "factor", factor)
-        if isinstance(self.dim, bool) or not isinstance(self.dim, int):
-            raise TypeError(f"dim must be an integer, got {self.dim!r}")
+        if isinstance(self.dim, bool) or not isinstance(self.dim, int | None):
+            raise TypeError(f"dim must be an integer or None, got {self.dim!r}")
         checks.count("blocks", self.blocks)
+        checks.count("batch_dims", self.batch_dims, least=0)
+        if self.batch_dims and self.dim is not None:
+            raise ValueError(
+                f"batch_dims={self.batch_dims} needs dim=None, got dim={self.dim}: the rows of a "
+                "stack of matrices are by themselves anyway"
+            )
 
     # --- layout -------------------------------------------------------------------------
 
     def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
         for shape in shapes:
-            if not -len(shape) <= self.dim < len(shape):
+            if len(shape) < self.batch_dims:
+                raise ConstraintError(
+                    f"batch_dims={self.batch_dims} is more than the dimensions of {tuple(shape)}"
+                )
+            if self.dim is not None and not -len(shape) <= self.dim < len(shape):
                 raise ConstraintError(f"dim {self.dim} is not a dimension of shape {tuple(shape)}")
             if self.equality and self._length(shape) == 1 and shape.numel() > 1:
-                raise ConstraintError(f"rows of length 1 cannot move on a sphere: {tuple(shape)}")
+                what = "rows" if self.dim is not None else "blocks or weights"
+                raise ConstraintError(f"{what} of length 1 cannot move on a sphere: {tuple(shape)}")
             if self._divides(shape) and len(shape) > 2:
                 raise ConstraintError(
                     f"blocks={self.blocks} with dim={self.dim} divides the columns of matrices, "
@@ -96,6 +118,8 @@ class Sphere(Constraint):
     def _bind_radius(self, radius: Tensor, shape: torch.Size) -> Constraint:
         """With one radius for each row, in the layout of the batch."""
         rows = self._rows(shape)
+        if self.dim is None:
+            return self._bind_whole(radius, shape, rows)
         if self.blocks == 1:
             check_broadcast(radius.shape, torch.Size([rows]))
             return self
@@ -104,13 +128,23 @@ class Sphere(Constraint):
         every = radius.expand(apart)
         return replace(self, radius=every if self._divides(shape) else every.reshape(-1))
 
+    def _bind_whole(self, radius: Tensor, shape: torch.Size, rows: int) -> Constraint:
+        """With one radius for each weight of a stack, and each block of it."""
+        if radius.shape == (rows,):
+            return self
+        apart = torch.Size([*shape[: self.batch_dims], *([self.blocks] if self.blocks > 1 else [])])
+        check_broadcast(radius.shape, apart or torch.Size([1]))
+        return replace(self, radius=radius.expand(apart or (1,)).reshape(-1))
+
     def _divides(self, shape: torch.Size) -> bool:
         """Whether a row goes through all blocks, so that they divide it."""
-        return self.blocks > 1 and self.dim % len(shape) != 0
+        return self.dim is not None and self.blocks > 1 and self.dim % len(shape) != 0
 
     def _rows(self, shape: torch.Size) -> int:
         """How many rows a weight of this shape has."""
-        block = self.block(shape)
+        block = self.block(shape, self.batch_dims)
+        if self.dim is None:
+            return self.blocks * shape[: self.batch_dims].numel()
         return self.blocks * (1 if self._is_vector(shape) else block[self.dim])
 
     def _length(self, shape: torch.Size) -> int:
@@ -129,6 +163,12 @@ class Sphere(Constraint):
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
         """Rows × row length, a vector is one row; or blocks × columns × column length."""
         shape = tensor.shape[batch_dims:]
+        if self.dim is None:
+            leading = batch_dims + self.batch_dims
+            if self.blocks > 1:
+                tensor, leading = tensor.unflatten(leading, (self.blocks, -1)), leading + 1
+            entries = tensor.flatten(leading) if tensor.dim() > leading else tensor.unsqueeze(-1)
+            return entries.flatten(0, leading - 1) if leading else entries.unsqueeze(0)
         if self._is_vector(shape):
             return tensor.unflatten(batch_dims, (self.blocks, -1))
         if self._divides(shape):
@@ -137,7 +177,7 @@ class Sphere(Constraint):
         return tensor.movedim(dim, batch_dims).flatten(batch_dims + 1)
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
-        if self._is_vector(shape):
+        if self.dim is None or self._is_vector(shape):
             return batch.reshape(shape)
         if self._divides(shape):
             return batch.mT.reshape(shape)
@@ -146,6 +186,12 @@ class Sphere(Constraint):
         return batch.reshape(moved).movedim(0, dim)
 
     def cut(self, shape: torch.Size, dim: int) -> Cut:
+        if self.dim is None:
+            if dim >= self.batch_dims and (self.blocks == 1 or dim > self.batch_dims):
+                return Cut.THROUGH
+            # A slack for each weight is kept along the dimension that counts them: it must be one.
+            alone = dim == 0 and self.batch_dims == 1 and self.blocks == 1
+            return Cut.BETWEEN if alone else Cut.NEVER
         if self.blocks > 1 and (self._divides(shape) or self._is_vector(shape)):
             return Cut.NEVER
         counts = dim == self.dim % len(shape) and not self._is_vector(shape)
@@ -154,7 +200,12 @@ class Sphere(Constraint):
     def part(
         self, shape: torch.Size, first: Sequence[int], size: Sequence[int], over: Alone
     ) -> Constraint:
-        radius, dim = self.radius, self.dim % len(shape)
+        radius = self.radius
+        if self.dim is None:
+            if isinstance(radius, Tensor) and self.batch_dims == 1 and self.blocks == 1:
+                radius = radius.expand(shape[0]).narrow(0, first[0], size[0])
+            return self._with(radius=radius, over=over)
+        dim = self.dim % len(shape)
         if isinstance(radius, Tensor) and not self._is_vector(shape):
             radius = radius.expand(shape[dim]).narrow(0, first[dim], size[dim])
         return replace(self, radius=radius, blocks=1)._with(over=over)
@@ -168,6 +219,8 @@ class Sphere(Constraint):
         }
         if isinstance(self.radius, str):
             own["factor"] = self.factor
+        if self.batch_dims:
+            own["batch_dims"] = self.batch_dims
         return own if self.blocks == 1 else {**own, "blocks": self.blocks}
 
     def for_weight(self, weight: Tensor, memory: dict[str, Any]) -> Constraint:
@@ -175,16 +228,19 @@ class Sphere(Constraint):
             return self
         assert self.factor is not None
         self.bind([weight.shape])
-        rows = self._rows(weight.shape) // self.blocks
+        rows, whole = self._rows(weight.shape) // self.blocks, self.dim is None
 
         def sizes() -> Tensor:
             # Exactly, so that an equality does not move the weights by rounding.
             exact = weight.detach().to("cpu", torch.float64)
             norms = self.to_batch(exact).norm(dim=-1).flatten()
-            return norms if self.equality else largest(norms, self.blocks)
+            return norms if self.equality or whole else largest(norms, self.blocks)
 
         each = "the norm of every" if self.equality else "the largest norm of an"
-        kept = first_radius(memory, self.factor, f"{each} initial row", sizes)
+        what = "the norm of the initial weight" if whole else f"{each} initial row"
+        kept = first_radius(memory, self.factor, what, sizes)
+        if whole:
+            return self._with(radius=kept.view(-1))
         radius = kept.view(self.blocks, -1).expand(self.blocks, rows)
         # One for each row also where there is one row, as the members of an ensemble need it.
         return self._with(radius=radius if self.blocks > 1 else radius[0])
@@ -207,6 +263,12 @@ class Sphere(Constraint):
         assert not isinstance(self.radius, str)
         return like(self.radius, reference)
 
+    def inner(self, batch: Tensor) -> list[int]:
+        return [-1]
+
+    def extent(self, position: Tensor, dims: list[int]) -> Tensor:
+        return torch.ones_like(position[..., 0]).mul_(self._radius(position)).unsqueeze(-1)
+
     def excess(self, position: Tensor) -> float:
         ratio = position.norm(dim=-1) / self._radius(position)
         if self.equality:
@@ -223,7 +285,8 @@ class Sphere(Constraint):
             inside = torch.where(norm <= radius * (1.0 + SLIGHT), edge, INSIDE) * radius / norm
             factor = torch.where(norm < radius, torch.ones_like(norm), inside)
         elif bool((norm == 0).any()):
-            raise ConstraintError("a row of zeros has no nearest point on the sphere")
+            what = "weight" if self.dim is None else "row"
+            raise ConstraintError(f"a {what} of zeros has no nearest point on the sphere")
         else:
             factor = radius / norm
         return position * factor.unsqueeze(-1)

@@ -1,9 +1,9 @@
 """Many seeds as one batched computation."""
 
 from colangevin.ensemble.ensemble import Ensemble
+from colangevin.ensemble.groups import MemberViolation
 from colangevin.ensemble.sharded import ShardedEnsemble
 from colangevin.ensemble.state import Removal
 from colangevin.ensemble.train import History, fit
-from colangevin.ensemble.violations import MemberViolation
 
 __all__ = ["Ensemble", "History", "MemberViolation", "Removal", "ShardedEnsemble", "fit"]

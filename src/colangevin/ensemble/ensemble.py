@@ -15,12 +15,10 @@ from torch import Tensor, nn
 from colangevin.ensemble import members
 from colangevin.ensemble.data import Points, batches_of
 from colangevin.ensemble.gradients import Found, Gradients, Loss, Penalty
-from colangevin.ensemble.groups import groups_of
-from colangevin.ensemble.moving import move
-from colangevin.ensemble.settings import OPTIONS, spread, wanted
-from colangevin.ensemble.state import Removal, pack, select, sound, unpack
+from colangevin.ensemble.groups import MemberViolation, groups_of, violation_of_members, wanted
+from colangevin.ensemble.members import OPTIONS, spread
+from colangevin.ensemble.state import Removal, move, pack, select, sound, unpack
 from colangevin.ensemble.train import History, MembersOptimizer, evaluate, fit
-from colangevin.ensemble.violations import MemberViolation, violation_of_members
 from colangevin.errors import DivergenceWarning, ProjectionWarning
 from colangevin.optimizers.step.execute import execute
 from colangevin.optimizers.step.kernels import wants_kernels

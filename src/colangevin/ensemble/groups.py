@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from colangevin.constraints import Constraint, Outcome
+from colangevin.constraints import Constraint, Outcome, State
 from colangevin.constraints.base import Scalar
-from colangevin.ensemble.settings import plain, shared
 from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.recipe import FAINT, Recipe, joined
+from colangevin.integrators.scheme import parse
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.options import dynamics, is_adaptive
+from colangevin.optimizers.directions import Direction
+from colangevin.optimizers.options import decays, dynamics, is_adaptive, own_direction, resolve
 from colangevin.optimizers.partitioned.methods import decay
 from colangevin.optimizers.step.bucket import Bucket, StateOf
 from colangevin.optimizers.step.plan import Plan
+from colangevin.optimizers.violation import Violation, cotangency_of, measured, worst_of
+
+One = TypeVar("One")
+Made = TypeVar("Made")
 
 COLUMNS = ("lr", "temperature", "coupling", "driving_noise")
+STEP = ("lr", "momentum", "friction", "scheme", "delayed_gradient")
+"""What a group knows of its step."""
+OWN = ("params", "names", "param_names", "constraint", "seed")
+"""What a group has of its own, and no recipe depends on."""
 
 
 class MemberGroup:
@@ -31,9 +41,6 @@ class MemberGroup:
         groups: the options of each member's group.
         geometries: of each member's parameters; None for those of a joint constraint.
         ordinals: the places of the parameters in an optimizer.
-
-    Raises:
-        ValueError: if the members differ in what cannot differ.
     """
 
     def __init__(
@@ -43,9 +50,8 @@ class MemberGroup:
         geometries: Sequence[Sequence[Constraint | None]],
         ordinals: Sequence[int],
     ) -> None:
-        self.names = list(names)
+        self.names, self._ordinals = list(names), list(ordinals)
         self.options = [dict(group) for group in groups]
-        self._ordinals = list(ordinals)
         self._geometries = [list(own) for own in geometries]
         self.iterations = self.fallbacks = 0
         self.resting: Tensor | None = None  # members whose gradient was not finite
@@ -69,16 +75,16 @@ class MemberGroup:
     def lay_out(self, tensors: Mapping[str, Tensor], state_of: StateOf, native: bool) -> None:
         """Divide the stacked parameters into buckets, and make their state."""
         owns = [self._merged(i, tensors[name]) for i, name in enumerate(self.names)]
-        constraint = owns[0] if owns and owns[0] is not None else self._joint()
-        group = {
-            "params": [tensors[name] for name in self.names],
-            "names": self.names,
-            "constraint": constraint,
-        }
-        members = len(self.options)
+        constraint = owns[0] if owns else None
+        if constraint is None:  # one for all parameters together
+            joint = [group["constraint"] for group in self.options]
+            constraint = joint[0].for_members(joint, 0)
+        params = [tensors[name] for name in self.names]
+        group = {"params": params, "names": self.names, "constraint": constraint}
+        group["direction"] = self._direction()
         # The kernels know no adaptive thermostat; without them every parameter is a bucket.
         native = native and not self.adaptive
-        self._plan = Plan(group, self._ordinals, state_of, native, members, owns)
+        self._plan = Plan(group, self._ordinals, state_of, native, len(self.options), owns)
         self.attach()
 
     def attach(self) -> None:
@@ -99,9 +105,17 @@ class MemberGroup:
         except ValueError as error:
             raise ValueError(f"{self.names[index]}: {error}") from error
 
-    def _joint(self) -> Constraint:
-        constraints = [group["constraint"] for group in self.options]
-        return constraints[0].for_members(constraints, 0)
+    def _direction(self) -> Direction | None:
+        """What takes the place of the gradient, in all members."""
+        found = [own_direction(group) for group in self.options]
+        if any(direction != found[0] for direction in found):
+            raise ValueError("the members' steps are of different kinds: direction differs")
+        if self._plan is not None and found[0] != self._plan.direction:
+            raise ValueError(
+                f"direction={found[0]} was set in an ensemble with {self._plan.direction}: it is "
+                "chosen when the ensemble is made"
+            )
+        return found[0]
 
     @property
     def plan(self) -> Plan:
@@ -121,10 +135,10 @@ class MemberGroup:
     # --- settings -----------------------------------------------------------------------------
 
     def set(self, options: Sequence[Mapping[str, Any]]) -> None:
-        """Take over settings of each member, such as ``resolve`` returns."""
+        """Take over settings of each member, such as ``wanted`` returns."""
         for own, new in zip(self.options, options, strict=True):
             own.update({k: v for k, v in new.items() if k not in ("constraint", "seed")})
-        self._forget()
+        self.forget()
 
     def check(self) -> None:
         """Refuse settings that cannot be one computation.
@@ -132,22 +146,20 @@ class MemberGroup:
         Raises:
             ValueError: saying what differs.
         """
+        if self.options:
+            self._direction()
         if not self.adaptive and self.options:
-            for first in (True, False):
-                joined(self._owns(first))
+            self._recipe(True), self._recipe(False)
         elif len({(group["scheme"], group["delayed_gradient"]) for group in self.options}) > 1:
             raise ValueError("the members' steps are of different kinds: scheme differs")
 
-    @staticmethod
-    def _own(group: Mapping[str, Any], first: bool) -> Recipe:
-        return Recipe.of(dynamics(group), group["weight_decay"], first)
-
-    def _owns(self, first: bool) -> list[Recipe]:
-        return shared(lambda group: self._own(group, first), self.options, plain)
-
     def _recipe(self, first: bool) -> Recipe:
         if first not in self._recipes:
-            self._recipes[first] = joined(self._owns(first))
+
+            def own(group: Mapping[str, Any]) -> Recipe:
+                return Recipe.of(dynamics(group), decays(group)[1], first)
+
+            self._recipes[first] = joined(shared(own, self.options, plain))
         return self._recipes[first]
 
     @property
@@ -164,16 +176,7 @@ class MemberGroup:
     def _decays(self) -> bool:
         return any(group.get("decay_power") for group in self.options)
 
-    def refresh(self) -> None:
-        """Somebody has written to the settings: look at them again.
-
-        Raises:
-            ValueError, TypeError: naming the option.
-        """
-        self._forget()
-        self.check()
-
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """The settings have changed: what was worked out from them is so no longer."""
         self._recipes.clear()
         for name in ("rests", "_decays"):
@@ -185,14 +188,16 @@ class MemberGroup:
         """The plan of a step; none if all members rest."""
         if self.rests:
             return []
-        plan, fresh = self._plan, step == 0
-        assert plan is not None
+        plan, fresh = self.plan, step == 0
         plan.seeds, plan.made = seeds, step
         if self.adaptive:
-            plan.settings = self._adaptive()
+            scheme = dynamics(self.options[0]).scheme
+            plan.settings = AdaptiveDynamics._make([*map(self._column, COLUMNS), scheme])
             plan.recipes[fresh] = Recipe((), True, self._column("weight_decay"))
         else:
             plan.recipes[fresh] = self._recipe(fresh)
+        plan.directs = plan.direction is not None
+        plan.coupled_decay = self._column("weight_decay") if plan.directs else 0.0
         for bucket in plan.buckets:
             bucket.fresh = fresh
             slopes = [gradients[name] for name in bucket.names]
@@ -210,14 +215,8 @@ class MemberGroup:
 
     def _column(self, name: str) -> Scalar:
         values = [float(group[name]) for group in self.options]
-        if len(set(values)) == 1:
-            return values[0]
-        return torch.tensor(values, dtype=torch.float64)
-
-    def _adaptive(self) -> AdaptiveDynamics:
-        scheme = dynamics(self.options[0]).scheme
-        lr, temperature, coupling, driving_noise = map(self._column, COLUMNS)
-        return AdaptiveDynamics(lr, temperature, coupling, driving_noise, scheme)
+        same = len(set(values)) == 1
+        return values[0] if same else torch.tensor(values, dtype=torch.float64)
 
     def finish(self) -> Outcome:
         """A step has been made: count, and let step sizes decay."""
@@ -229,7 +228,7 @@ class MemberGroup:
         if self._decays:
             for group in self.options:
                 decay(group)
-            self._forget()
+            self.forget()
         return outcome
 
     # --- members that go ------------------------------------------------------------------------
@@ -239,7 +238,7 @@ class MemberGroup:
         self.options = [self.options[i] for i in keep]
         self._geometries = [self._geometries[i] for i in keep]
         self.resting = None
-        self._forget()
+        self.forget()
 
 
 def finite(gradient: Tensor) -> Tensor:
@@ -268,15 +267,7 @@ def finite_members(stacked: Tensor) -> Tensor | None:
 def groups_of(
     optimizers: Sequence[CoLA], names: Sequence[Mapping[Tensor, str]]
 ) -> list[MemberGroup]:
-    """The members' groups as one each.
-
-    Args:
-        optimizers: one per member.
-        names: the parameters' names in each member.
-
-    Raises:
-        ValueError: if the members' groups differ.
-    """
+    """The groups of the members' optimizers as one each, if they are of the same parameters."""
     found, first = [], 0
     for index, group in enumerate(optimizers[0].param_groups):
         called = [names[0][p] for p in group["params"]]
@@ -286,9 +277,134 @@ def groups_of(
         trained = [i for i, p in enumerate(group["params"]) if p.requires_grad]
         if trained:
             options = [optimizer.param_groups[index] for optimizer in optimizers]
-            owns = [optimizer._plans[index].owns for optimizer in optimizers]
-            geometries = [[own[i] for i in trained] for own in owns]
+            plans = [optimizer._plans[index] for optimizer in optimizers]
+            geometries = [[plan.owns[i] for i in trained] for plan in plans]
             ordinals = [first + i for i in trained]
             found.append(MemberGroup([called[i] for i in trained], options, geometries, ordinals))
         first += len(group["params"])
     return found
+
+
+# --- settings --------------------------------------------------------------------------------
+
+
+def wanted(
+    named: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], ready: bool
+) -> list[dict[str, Any]]:
+    """The settings that each member's group gets; what is not named, or None, stays as it is.
+
+    Members with the same options share the work. ``ready``: the groups have a step already.
+
+    Example:
+        >>> group = {"lr": 0.25, "momentum": 0.9, "friction": None, "scheme": "OBA"}
+        >>> found = wanted([{"temperature": 0.5}] * 2, [group] * 2, ready=True)
+        >>> [settings["temperature"] for settings in found]
+        [0.5, 0.5]
+    """
+
+    def one(pair: tuple[Mapping[str, Any], Mapping[str, Any]]) -> dict[str, Any]:
+        given = {name: value for name, value in pair[0].items() if value is not None}
+        rest = {k: v for k, v in pair[1].items() if k not in ("constraint", "seed", *STEP[:3])}
+        if given.keys() & {*STEP, "step_size"}:
+            return resolve(given, {**(step_of(pair[1]) if ready else {}), **rest})
+        # An lr of 0 may come from a scheduler, but cannot be given.
+        found = resolve(given, {"lr": 1.0, **rest})
+        return {name: value for name, value in found.items() if name not in STEP}
+
+    pairs = list(zip(named, groups, strict=True))
+    return shared(one, pairs, lambda pair: (*pair[0].items(), *plain(pair[1])))
+
+
+def plain(group: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells the options of groups apart, but for what is its own."""
+    return tuple(item for item in group.items() if item[0] not in OWN)
+
+
+def shared(
+    make: Callable[[One], Made], items: Sequence[One], key_of: Callable[[One], Hashable]
+) -> list[Made]:
+    """``make`` of each item, called once for those with one key, if keys can be compared.
+
+    Example:
+        >>> shared(lambda name: [name], ["a", "b", "a"], lambda name: name)
+        [['a'], ['b'], ['a']]
+    """
+    known: dict[Hashable, Made] = {}
+    found = []
+    for item in items:
+        try:
+            key = key_of(item)
+            if key not in known:
+                known[key] = make(item)
+            found.append(known[key])
+        except TypeError:  # a value that is no number, which ``make`` takes or refuses
+            found.append(make(item))
+    return found
+
+
+def step_of(group: Mapping[str, Any]) -> dict[str, Any]:
+    """The step of a group as it was named: ``lr`` and ``momentum``, or in the paper's way.
+
+    Example:
+        >>> step_of({"lr": 0.25, "momentum": None, "friction": 2.0, "scheme": "BAOAB"})
+        {'step_size': 0.5, 'friction': 2.0}
+    """
+    if group["momentum"] is not None:
+        return {"lr": group["lr"], "momentum": group["momentum"]}
+    friction, lr = float(group["friction"]), float(group["lr"])
+    word = parse(group["scheme"], bool(group.get("delayed_gradient")))
+    euler = math.isinf(friction) and not word.has_limit
+    return {"step_size": lr if euler else math.sqrt(lr), "friction": friction}
+
+
+# --- violations -------------------------------------------------------------------------------
+
+
+class MemberViolation(Violation):
+    """How well a group's constraint holds in an ensemble: a ``Violation``, the worst of members.
+
+    Attributes:
+        members: the residual of each member.
+
+    Example:
+        >>> found = MemberViolation(0.2, 0.0, members=(0.1, 0.2))
+        >>> found.residual, found.members
+        (0.2, (0.1, 0.2))
+    """
+
+    members: tuple[float, ...]
+
+    def __new__(cls, *fields: Any, members: Sequence[float] = ()) -> MemberViolation:
+        made = super().__new__(cls, *fields)
+        made.members = tuple(members)
+        return made
+
+
+def violation_of_members(group: MemberGroup, state_of: StateOf) -> MemberViolation:
+    """The worst of a group over its members, and the residual of each."""
+    if not group.options:
+        return MemberViolation(0.0, 0.0, group.iterations, group.fallbacks)
+    residuals = [torch.zeros(len(group.options), dtype=torch.float64)]
+    cotangencies = [0.0]
+    for bucket in group.buckets:
+        for part in bucket.singles():
+            state = part.look(state_of, group.momentum)
+            residuals.append(_residuals(part, state))
+            if group.momentum:
+                cotangencies.append(cotangency_of(part.constraint, state))
+    members = torch.stack(residuals).amax(dim=0).tolist()
+    worst = worst_of([0.0, *members]), worst_of(cotangencies)
+    return MemberViolation(*worst, group.iterations, group.fallbacks, members=members)
+
+
+def _residuals(part: Bucket, state: State) -> Tensor:
+    """The largest residual of each member."""
+    found = part.constraint.residual(measured(part.constraint, state)).abs()
+    rows = state.position.shape
+    if found.shape[:1] != rows[:1]:
+        raise ValueError(
+            f"{type(part.constraint).__name__}.residual must return one or more numbers for each "
+            "row of the batch, and have the rows as its first dimension: for a position of the "
+            f"shape {tuple(rows)} that is {rows[0]}, got the shape {tuple(found.shape)}"
+        )
+    return part.worst_of_members(found).double().cpu()

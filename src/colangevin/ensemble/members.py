@@ -1,4 +1,4 @@
-"""Making the members: modules from seeds, on their manifolds, stacked."""
+"""Making the members: modules from seeds, each with its rules and options, stacked."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from colangevin.optimizers.step.place import unannounced
 Factory: TypeAlias = Callable[..., nn.Module]
 Method: TypeAlias = "Callable[[nn.Module], Optimizer]"
 Rules: TypeAlias = "Mapping[Any, Constraint | Sequence[Constraint] | None]"
+DECAYS = ("weight_decay", "decoupled_weight_decay")
+NUMBERS = ("lr", "momentum", "step_size", "friction", "temperature", *DECAYS)
+"""What may differ between members: a number, or one per member."""
+OPTIONS = (*NUMBERS, "scheme", "delayed_gradient", "direction")
+"""All that an ensemble can be set to."""
 
 
 def check_seeds(seeds: Sequence[int]) -> list[int]:
-    """Return the seeds as a list.
-
-    Raises:
-        TypeError, ValueError: if there is none, one is no integer, or one comes twice.
+    """Return the seeds as a list, if all are integers and no two the same.
 
     Example:
         >>> check_seeds(range(3))
@@ -49,7 +51,10 @@ def make(factory: Factory, seed: int) -> nn.Module:
     A factory with a parameter is given the seed.
     """
     with torch.random.fork_rng(devices=[]):
-        _seed(seed)
+        if torch.accelerator.is_available():
+            torch.manual_seed(seed)
+        else:  # which takes a millisecond less than for devices that are not there
+            torch.default_generator.manual_seed(seed)
         module = factory(seed) if _takes_seed(factory) else factory()
     if not isinstance(module, nn.Module):
         raise TypeError(f"factory must return a torch.nn.Module, got {module!r}")
@@ -57,14 +62,6 @@ def make(factory: Factory, seed: int) -> nn.Module:
         if parameter.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"{name} must be float32 or float64, got {parameter.dtype}")
     return module
-
-
-def _seed(seed: int) -> None:
-    """``torch.manual_seed``, which takes a millisecond for devices that are not there."""
-    if torch.accelerator.is_available():
-        torch.manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
 
 
 def _takes_seed(factory: Factory) -> bool:
@@ -80,9 +77,6 @@ def _takes_seed(factory: Factory) -> bool:
 
 def rules_of(rules: Rules, members: int) -> list[dict[Any, Constraint | None]]:
     """The rules of each member.
-
-    Raises:
-        ValueError: if a rule has another number of constraints than there are members.
 
     Example:
         >>> from colangevin.constraints import Circle
@@ -100,19 +94,46 @@ def rules_of(rules: Rules, members: int) -> list[dict[Any, Constraint | None]]:
     ]
 
 
-def stack(modules: Sequence[nn.Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Parameters and buffers with the members as their first dimension.
+def spread(options: Mapping[str, Any], members: int) -> list[dict[str, Any]]:
+    """The options of each member.
+
+    Example:
+        >>> spread({"lr": [0.1, 0.2], "scheme": "OBA"}, 2)[1]
+        {'lr': 0.2, 'scheme': 'OBA'}
+    """
+    columns: dict[str, list[Any]] = {}
+    for name, value in options.items():
+        columns[name] = [value] * members
+        if is_column(name, value, members):
+            columns[name] = [v.item() if isinstance(v, Tensor) else v for v in value]
+    return [{name: columns[name][i] for name in columns} for i in range(members)]
+
+
+def is_column(name: str, value: Any, members: int) -> bool:
+    """Whether an option has one value for each member.
 
     Raises:
-        ValueError: if the modules differ in names or shapes.
+        ValueError: if it cannot differ between members, or has another number of values.
     """
+    if not isinstance(value, (list, tuple, range, Tensor)):
+        return False
+    if isinstance(value, Tensor) and value.dim() != 1:
+        return False
+    if name not in NUMBERS:
+        raise ValueError(f"{name} cannot differ between members, got {value!r}")
+    if len(value) != members:
+        raise ValueError(f"{name} has {len(value)} values for {members} members")
+    return True
+
+
+def stack(modules: Sequence[nn.Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Parameters and buffers with the members as their first dimension."""
     stacked = []
     for kind in ("named_parameters", "named_buffers"):
         tables = [dict(getattr(module, kind)()) for module in modules]
         shapes = [{name: tensor.shape for name, tensor in table.items()} for table in tables]
-        for other in shapes[1:]:
-            if other != shapes[0]:
-                raise ValueError("factory must make modules of the same names and shapes")
+        if any(other != shapes[0] for other in shapes):
+            raise ValueError("factory must make modules of the same names and shapes")
         stacked.append(
             {name: torch.stack([t[name].detach() for t in tables]) for name in tables[0]}
         )
@@ -133,11 +154,7 @@ def methods_of(
 
 
 def optimizer_of(method: Method, module: nn.Module, seed: int) -> CoLA:
-    """A member's optimizer, with the member's seed.
-
-    Raises:
-        TypeError: if the method makes an optimizer that cannot be vectorised.
-    """
+    """A member's optimizer, with the member's seed, if it can be vectorised."""
     with unannounced():
         made = method(module)
         if type(made) is torch.optim.SGD:
@@ -153,16 +170,11 @@ def optimizer_of(method: Method, module: nn.Module, seed: int) -> CoLA:
 
 
 def from_sgd(optimizer: torch.optim.SGD) -> CoLA:
-    """The CoLA that follows ``torch.optim.SGD`` step for step.
-
-    Raises:
-        ValueError: for options of SGD that CoLA has not.
-    """
+    """The CoLA that follows ``torch.optim.SGD`` step for step."""
     groups = []
     for group in optimizer.param_groups:
         for name, neutral in (("nesterov", False), ("dampening", 0), ("maximize", False)):
             if group[name] != neutral:
                 raise ValueError(f"{name}={group[name]!r} of torch.optim.SGD is not supported")
-        options = {name: group[name] for name in ("params", "lr", "momentum", "weight_decay")}
-        groups.append(options)
+        groups.append({n: group[n] for n in ("params", "lr", "momentum", "weight_decay")})
     return CoLA(groups)

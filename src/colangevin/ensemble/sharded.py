@@ -20,9 +20,8 @@ from colangevin.ensemble import members
 from colangevin.ensemble.data import Points
 from colangevin.ensemble.ensemble import Ensemble
 from colangevin.ensemble.gradients import Loss
-from colangevin.ensemble.settings import is_column
+from colangevin.ensemble.groups import MemberViolation
 from colangevin.ensemble.train import History, listed, widen
-from colangevin.ensemble.violations import MemberViolation
 from colangevin.optimizers.violation import worst_of
 
 T = TypeVar("T")
@@ -88,7 +87,7 @@ torch.distributed.init_process_group() first, or use Ensemble
         count = len(self.seeds)
         members.rules_of(rules, count)  # refuses another number of constraints
         own: dict[str, Any] = {
-            name: value[self._mine] if is_column(name, value, count) else value
+            name: value[self._mine] if members.is_column(name, value, count) else value
             for name, value in options.items()
         }
         shared: dict[Any, Any] = {

@@ -1,8 +1,8 @@
-"""What an ensemble keeps: saving and loading it, and members that diverge and leave it."""
+"""What an ensemble keeps: moving, saving and loading it, and members that diverge and leave it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,12 +11,14 @@ from torch import Tensor
 
 from colangevin.constraints.base import same_values
 from colangevin.ensemble.groups import MemberGroup, finite_members
+from colangevin.ensemble.members import DECAYS
 from colangevin.optimizers.saving.state_dict import copied
+from colangevin.optimizers.step.friction import FRICTION
 
 if TYPE_CHECKING:
     from colangevin.ensemble.ensemble import Ensemble
 
-SAVED = ("lr", "momentum", "temperature", "weight_decay", "scheme", "delayed_gradient", "friction")
+SAVED = ("lr", "momentum", "temperature", *DECAYS, "scheme", "delayed_gradient", "friction")
 """The settings of a group that a state brings, of those members that it has."""
 COUNTS = ("iterations", "fallbacks")
 """What a group counts; states of before have no counts by group."""
@@ -78,6 +80,27 @@ def select(ensemble: Ensemble, rows: Sequence[int]) -> None:
         ensemble._lay_out()
 
 
+@torch.no_grad()
+def move(ensemble: Ensemble, convert: Callable[[Tensor], Tensor]) -> None:
+    """Put all tensors somewhere else: all of them, or none if one cannot be moved."""
+    tables = (ensemble._learned, ensemble._frozen, ensemble._buffers)
+    moved = [{name: convert(tensor) for name, tensor in table.items()} for table in tables]
+    state = {
+        moved[0][name]: {
+            key: convert(value) if value.dim() and key != FRICTION else value  # laying out moves it
+            for key, value in ensemble._state[tensor].items()
+        }
+        for name, tensor in ensemble._learned.items()
+    }
+    ensemble._template._apply(convert)
+    for table, new in zip(tables, moved, strict=True):
+        table.update(new)
+    ensemble._state = state
+    ensemble._gradients.forget()
+    if ensemble.active:
+        ensemble._lay_out()
+
+
 # --- saving -----------------------------------------------------------------------------------
 
 
@@ -88,7 +111,7 @@ def pack(ensemble: Ensemble) -> dict[str, Any]:
         "active": list(ensemble.active),
         "removed": [tuple(removal) for removal in ensemble.removed],
         **{name: getattr(ensemble, name) for name in PLAIN},
-        "options": {name: _plain(value) for name, value in ensemble._options.items()},
+        "options": {k: _plain(v) for k, v in ensemble._options.items() if k != "direction"},
         "random_state": ensemble._gradients.random_state.clone(),
         "random": ensemble._gradients.random,
         "weights": copied(ensemble._learned),
@@ -103,7 +126,8 @@ def _group(part: MemberGroup) -> dict[str, Any]:
         {name: group[name] for name in (*SAVED, "steps") if name in group} for group in part.options
     ]
     found: dict[str, Any] = copied({"constraints": part.describe(), "settings": settings})
-    return found | {name: getattr(part, name) for name in COUNTS}
+    counts = {name: getattr(part, name) for name in COUNTS}
+    return {**found, **counts, "direction": part.options[0]["direction"].describe()}
 
 
 def _plain(value: Any) -> Any:
@@ -163,12 +187,14 @@ def _check(ensemble: Ensemble, state: Mapping[str, Any]) -> None:
             )
     if set(state["state"]) != set(ensemble._learned):
         raise ValueError("the state has other names or shapes: it is of other parameters")
+    for part, saved in zip(ensemble._groups, state["groups"], strict=False):
+        own = part.options[0]["direction"].describe()
+        if not same_values(saved.get("direction", own), own):
+            raise ValueError(f"the state has the direction {saved['direction']}, not {own}")
     geometries = [part.describe() for part in ensemble._groups]
     found = [group["constraints"] for group in state["groups"]]
-    agree = [*map(len, found)] == [*map(len, geometries)] and all(
-        map(same_values, chain(*found), chain(*geometries))
-    )
-    if not agree:
+    counts = [[*map(len, each)] for each in (found, geometries)]
+    if counts[0] != counts[1] or not all(map(same_values, chain(*found), chain(*geometries))):
         raise ValueError(
             f"the state is of other constraints: {found}, the ensemble has {geometries}"
         )

@@ -305,7 +305,8 @@ class MembersOptimizer(Optimizer):
             if self.param_groups == self._seen:
                 return
         for part, momentum in zip(self._parts, self._momentum, strict=True):
-            part.refresh()
+            part.forget()
+            part.check()
             if part.options and part.momentum != momentum:
                 raise ValueError("a training cannot go from overdamped to underdamped, or back")
         self._seen = [dict(group) for group in self.param_groups]

@@ -2,10 +2,8 @@
 
 from colangevin.native.elementwise import Segment, segment, step_elements
 from colangevin.native.library import load, reason
-from colangevin.native.memory import PLAIN, field, lay_out, signed, suits
-from colangevin.native.normals import fill
+from colangevin.native.memory import PLAIN, field, fill, lay_out, signed, suits, turned
 from colangevin.native.stiefel import DONE, Stack, is_small, stack, step_matrices
-from colangevin.native.turning import turned
 
 __all__ = [
     "DONE",

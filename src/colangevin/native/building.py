@@ -48,11 +48,7 @@ Compiler: TypeAlias = "tuple[tuple[str, ...], str]"
 
 
 def find_compiler() -> Compiler:
-    """The compiler named by ``CC``, or else cc, gcc or clang.
-
-    Raises:
-        BuildError: where there is none that answers.
-    """
+    """The compiler named by ``CC``, or else cc, gcc or clang; ``BuildError`` if none answers."""
     if sys.platform == "win32":
         raise BuildError("the kernels are not made for Windows")
     if sys.platform == "darwin":
@@ -84,12 +80,9 @@ def family(version: str) -> str:
 
 
 def flags(version: str, portable: bool) -> tuple[str, ...]:
-    """The flags of a compilation.
+    """The flags of a compilation, for this processor or for every one of its kind (portable).
 
-    Args:
-        version: what the compiler prints.
-        portable: code for every processor of this kind, which chooses its instructions when it
-            runs; otherwise for this processor alone.
+    Portable code chooses its instructions when it runs.
     """
     place = ("-DCOLANGEVIN_PORTABLE",) if portable else ("-march=native",)
     return (*COMMON, *FAST[family(version)], *place)
@@ -111,11 +104,7 @@ def sources() -> list[Path]:
 
 
 def build(compiler: Compiler, name: str, out: Path, portable: bool) -> None:
-    """Compile one of ``LIBRARIES`` into the file ``out``.
-
-    Raises:
-        BuildError: with what the compiler said.
-    """
+    """Compile one of ``LIBRARIES`` into the file ``out``."""
     # The files are found from the folder itself, so that no path gets into the library.
     command, version = compiler
     tail = (f"{name}.c", "-o", str(out.absolute()), "-lm")

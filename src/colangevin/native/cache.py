@@ -18,9 +18,6 @@ def folder() -> Path:
     """The user's folder, made if there is none.
 
     It is ``COLANGEVIN_CACHE``, or ``colangevin`` below ``XDG_CACHE_HOME`` or ``~/.cache``.
-
-    Raises:
-        BuildError: if it cannot be made, or another user owns it or may write to it.
     """
     wish = os.environ.get("COLANGEVIN_CACHE")
     try:
@@ -36,12 +33,7 @@ def folder() -> Path:
 
 
 def check_owned(path: Path) -> None:
-    """Refuse what others own or may write to.
-
-    Raises:
-        BuildError: then.
-        OSError: if there is nothing.
-    """
+    """Refuse what others own or may write to."""
     found = path.stat()
     if found.st_uid != os.getuid():
         raise BuildError(f"{path} belongs to another user")
@@ -65,9 +57,6 @@ def find(place: Path, beginning: str) -> Path | None:
 
     The name ends with a checksum. To load a file that was cut, by a power failure or a full disk,
     would end the process.
-
-    Raises:
-        BuildError: if others own the file or may write to it.
     """
     for path in sorted(place.glob(f"{beginning}-*.so")):
         check_owned(path)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from colangevin.native.memory import DTYPES, OVERDAMPED, address, field, kernel, readable
+from colangevin.native.memory import DTYPES, address, check_numbers, field, kernel, readable
 
 
 class Segment(ctypes.Structure):
@@ -60,9 +60,6 @@ def segment(
         radius: one for each weight; otherwise it is in the numbers of a step.
         members: how many parameters are stacked in the tensors, along their first dimension.
 
-    Raises:
-        ValueError: for a tensor that does not suit, or what else does not fit.
-
     Example:
         >>> weight, seeds = torch.zeros(3, 2), array("q", [1])
         >>> segment("free", weight, torch.zeros(3, 2), None, seeds=seeds, ordinal=0).size
@@ -107,10 +104,6 @@ def step_elements(
         numbers: for each row weight decay, radius and three for each action.
         gradients: one for each segment; None if their addresses have been filled in.
 
-    Raises:
-        ValueError: for what does not fit; then no tensor has been changed.
-        RuntimeError: where there are no kernels.
-
     Example:
         >>> from colangevin.native.memory import lay_out, library
         >>> weight, velocity, seeds = torch.zeros(2), torch.zeros(2), array("q", [1])
@@ -122,10 +115,7 @@ def step_elements(
     """
     width = 2 + 3 * len(kinds)
     needed = width * (segments[ROW] + segments[MEMBERS])
-    if len(numbers) < needed:
-        raise ValueError(f"numbers must be {needed} or more, got {len(numbers)}")
-    if segments[MOMENTUM] == 0 and kinds.count(OVERDAMPED) < len(kinds):
-        raise ValueError("momentum is needed for impulses and drifts, but there is none")
+    check_numbers(numbers, needed, kinds, segments[MOMENTUM])
     kept = None if gradients is None else _point(segments, dtype, gradients)
     kernel("kernels", "cola_step")(
         DTYPES[dtype],

@@ -78,8 +78,7 @@ _found: dict[str, Found] = {}
 def load(name: str = "kernels") -> ctypes.CDLL | None:
     """A library, or None where there is none; ``COLANGEVIN_NATIVE=0`` turns all off.
 
-    Args:
-        name: ``"kernels"`` for elementwise steps and normals, ``"stiefel"`` for matrices.
+    ``"kernels"`` is for elementwise steps and normals, ``"stiefel"`` for matrices.
     """
     return _find(name)[0]
 
@@ -139,7 +138,8 @@ def _cached(name: str) -> ctypes.CDLL:
     os.close(handle)
     new = Path(temporary)
     try:
-        _compile(new, name, compiler)
+        building.build(compiler, name, new, portable=False)
+        _try(new, name)
         return ctypes.CDLL(str(cache.keep(new, folder, beginning)))
     finally:
         new.unlink(missing_ok=True)
@@ -151,19 +151,15 @@ def _private(name: str) -> ctypes.CDLL:
     folder = Path(tempfile.mkdtemp(prefix="colangevin-"))
     try:
         path = folder / f"{name}.so"
-        _compile(path, name, compiler)
+        building.build(compiler, name, path, portable=False)
+        _try(path, name)
         return ctypes.CDLL(str(path))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _compile(path: Path, name: str, compiler: building.Compiler) -> None:
-    """Compile a library and try it in a process of its own."""
-    building.build(compiler, name, path, portable=False)
-    _try(path, name)
-
-
 def _try(path: Path, name: str) -> None:
+    """Try a compiled library in a process of its own."""
     if not sys.executable or getattr(sys, "frozen", False):
         raise BuildError("there is no Python to try the compiled kernels with")
     command = [sys.executable, "-I", "-S", "-c", TRIALS[name], str(path)]

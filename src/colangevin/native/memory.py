@@ -1,4 +1,4 @@
-"""What all kernels need to know about the memory of tensors.
+"""What all kernels need to know about the memory of tensors, and kernels that fill or copy it.
 
 The kernels work on raw memory, so tensors are checked when a structure is made of them, and stay
 where they are while it is used. Structures lie one after the other in an array of integers, so that
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from colangevin.native import library
 
@@ -64,10 +65,7 @@ def signed(value: int) -> int:
 
 
 def address(name: str, tensor: Tensor | None, position: Tensor) -> int:
-    """Where a tensor of a structure lies; 0 for one that is not there.
-
-    Raises:
-        ValueError: if a kernel cannot work on it, or it is not like the position.
+    """Where a tensor of a structure, which must be like the position, lies; 0 if there is none.
 
     Example:
         >>> weight = torch.zeros(3)
@@ -90,9 +88,8 @@ def address(name: str, tensor: Tensor | None, position: Tensor) -> int:
 def lay_out(structures: Sequence[ctypes.Structure]) -> array[int]:
     """Structures one after the other, as a kernel takes them.
 
-    Raises:
-        ValueError: if some have no momentum, or no slack, which others have; or if the last one
-            does not take the last row of numbers. So a call need look at no more than one.
+    All have a momentum, and a slack, or none, and the last one takes the last row of numbers. So a
+    call need look at no more than one.
     """
     for name in ("momentum", "slack"):
         if len({getattr(one, name, 0) == 0 for one in structures}) > 1:
@@ -121,9 +118,6 @@ def field(kind: type[ctypes.Structure], name: str) -> slice:
 def readable(gradient: Tensor, dtype: torch.dtype, size: int) -> Tensor:
     """A gradient as the kernels read it: itself, or a contiguous copy.
 
-    Raises:
-        ValueError: if it is of another kind or size.
-
     Example:
         >>> readable(torch.ones(2, 3).T, torch.float32, 6).is_contiguous()
         True
@@ -147,3 +141,70 @@ def kernel(name: str, function: str) -> Callable[..., None]:
     if found is None:
         raise RuntimeError(f"there are no kernels: {library.reason(name)}")
     return getattr(found, function)
+
+
+def check_numbers(numbers: array[float], needed: int, kinds: array[int], momentum: int) -> None:
+    """Refuse fewer numbers than a step reads, and actions on a momentum that is not there."""
+    if len(numbers) < needed:
+        raise ValueError(f"numbers must be {needed} or more, got {len(numbers)}")
+    if momentum == 0 and kinds.count(OVERDAMPED) < len(kinds):
+        raise ValueError("momentum is needed for impulses and drifts, but there is none")
+
+
+# --- normals, and matrices turned ---------------------------------------------------------------
+
+
+def fill(
+    out: Tensor, seeds: Sequence[int], ordinal: int, step: int, draw: int = 0, first: int = 0
+) -> bool:
+    """Overwrite the rows of a matrix with standard normals, one row per seed.
+
+    They are a function of seed, parameter, step, draw and index, of which ``first`` is that of a
+    row's first number in its parameter. Returns False, with nothing written, without kernels.
+
+    Example:
+        >>> whole, part = torch.zeros(1, 100), torch.zeros(1, 40)
+        >>> if fill(whole, [1], 0, 5) and fill(part, [1], 0, 5, first=60):
+        ...     assert torch.equal(whole[:, 60:], part)
+    """
+    kernels = library.load()
+    if kernels is None:
+        return False
+    if not suits(out) or out.dim() != 2 or len(out) != len(seeds):
+        raise ValueError(
+            "out must be a plain contiguous float32 or float64 matrix on the CPU with "
+            f"{len(seeds)} rows, got {type(out).__name__} of {out.dtype} and shape "
+            f"{tuple(out.shape)} on {out.device}"
+        )
+    count, size = out.shape
+    start, width = out.data_ptr(), size * out.element_size()
+    table = array("q", map(signed, [0, size, first, 0, ordinal, step, draw])) * count
+    table[0::7] = array("q", [start + row * width for row in range(count)])
+    table[3::7] = array("q", map(signed, seeds))
+    kernels.cola_normals(DTYPES[out.dtype], count, table.buffer_info()[0], torch.get_num_threads())
+    increment_version(out)
+    return True
+
+
+def turned(matrices: Tensor) -> Tensor:
+    """A contiguous copy of [..., rows, columns] as [..., columns, rows].
+
+    With few rows or columns torch copies number by number: the kernel is several times as fast.
+
+    Example:
+        >>> turned(torch.tensor([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]))
+        tensor([[[1., 3., 5.],
+                 [2., 4., 6.]]])
+    """
+    matrices = matrices.detach()
+    kernels = library.load() if suits(matrices) else None
+    if kernels is None:
+        return matrices.mT.contiguous()
+    *stack, rows, columns = matrices.shape
+    out = torch.empty(*stack, columns, rows, dtype=matrices.dtype)
+    count = matrices.numel() // max(1, rows * columns)
+    kernels.cola_turn(
+        *(DTYPES[matrices.dtype], count, rows, columns),
+        *(matrices.data_ptr(), out.data_ptr(), torch.get_num_threads()),
+    )
+    return out

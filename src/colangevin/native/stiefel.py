@@ -11,7 +11,7 @@ from operator import mul
 import torch
 from torch import Tensor
 
-from colangevin.native.memory import DTYPES, OVERDAMPED, address, field, kernel, readable
+from colangevin.native.memory import DTYPES, address, check_numbers, field, kernel, readable
 
 LARGEST_SIDE = 128
 """Smaller side of a matrix up to which its products are faster here than in a library call."""
@@ -61,17 +61,7 @@ def stack(
     """What the kernel has to know of a parameter; fields that are not given here are 0.
 
     They are as those of a ``Segment``, with one ``seed``. The tensors must be kept as long as there
-    are steps, which write over them.
-
-    Args:
-        position: Q, matrix after matrix.
-        momentum: None if all steps are overdamped.
-        rows: of each matrix.
-        columns: of each matrix.
-        ordinal: number of the parameter, for its noise.
-
-    Raises:
-        ValueError: for a tensor that does not suit, or what else does not fit.
+    are steps, which write over them. The momentum is None if all steps are overdamped.
 
     Example:
         >>> stack(torch.eye(3).repeat(4, 1, 1), None, rows=3, columns=3, ordinal=0).matrices
@@ -114,10 +104,6 @@ def step_matrices(
         For each matrix, in the order of the stacks, the iterations of the projection that needed
         most of them, and the outcome. One of which any projection fails is left as it was.
 
-    Raises:
-        ValueError: for what does not fit; then no tensor has been changed.
-        RuntimeError: where there are no kernels.
-
     Example:
         >>> from colangevin.native.memory import lay_out, library
         >>> weight, slope = torch.eye(2), torch.tensor([[0.0, 1.0], [0.0, 0.0]])
@@ -128,11 +114,7 @@ def step_matrices(
         ...     assert found[1] == DONE and weight[0, 1] < 0 < weight[1, 0]
     """
     matrices, width = stacks[MATRICES], 4 + 3 * len(kinds)
-    needed = width * (stacks[ROW] + 1)
-    if len(numbers) < needed:
-        raise ValueError(f"numbers must be {needed} or more, got {len(numbers)}")
-    if stacks[MOMENTUM] == 0 and kinds.count(OVERDAMPED) < len(kinds):
-        raise ValueError("momentum is needed for impulses and drifts, but there is none")
+    check_numbers(numbers, width * (stacks[ROW] + 1), kinds, stacks[MOMENTUM])
     if gradients is not None:
         sizes = map(mul, matrices, map(mul, stacks[ROWS], stacks[COLUMNS]))
         gradients = [readable(g, dtype, size) for g, size in zip(gradients, sizes, strict=True)]

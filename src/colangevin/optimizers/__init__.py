@@ -1,6 +1,11 @@
 """``torch.optim`` shells around the integrators."""
 
 from colangevin.optimizers.cola import CoLA as CoLA
+from colangevin.optimizers.directions import Adam as Adam
+from colangevin.optimizers.directions import Direction as Direction
+from colangevin.optimizers.directions import Gradient as Gradient
+from colangevin.optimizers.directions import Polar as Polar
+from colangevin.optimizers.directions import Sign as Sign
 from colangevin.optimizers.multirate.multirate import Multirate as Multirate
 from colangevin.optimizers.multirate.rates import Rates as Rates
 from colangevin.optimizers.multirate.rates import biases_slow as biases_slow
@@ -32,12 +37,17 @@ __all__ = [
     "LOL",
     "SGLD",
     "AdLaLa",
+    "Adam",
     "AdaptiveLangevin",
     "CoLA",
+    "Direction",
+    "Gradient",
     "Langevin",
     "LangevinInLayers",
     "Multirate",
+    "Polar",
     "Rates",
+    "Sign",
     "SimulatedTempering",
     "SubsetMultirate",
     "TemperatureScheduler",

@@ -13,13 +13,17 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin.constraints import Constraint, Outcome
 from colangevin.errors import ProjectionWarning
+from colangevin.integrators.recipe import direction
+from colangevin.optimizers.directions import Direction
 from colangevin.optimizers.distributed.replicas import Replicas, anywhere
 from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
 from colangevin.optimizers.options import (
     NUMBERS,
     OPTIONS,
+    decays,
     dynamics,
     is_adaptive,
+    own_direction,
     resolve,
     resolve_defaults,
 )
@@ -45,7 +49,8 @@ class CoLA(Optimizer):
 
     Every parameter group may set ``constraint``, the step (``lr`` and ``momentum``, or
     ``step_size`` and ``friction``), ``temperature``, ``scheme``, ``delayed_gradient``,
-    ``weight_decay`` and ``mass``. Unconstrained and at temperature 0, OBA is ``torch.optim.SGD``.
+    ``weight_decay``, ``direction`` and ``mass``. Unconstrained and at temperature 0, OBA is
+    ``torch.optim.SGD``.
 
     Weights that are off their manifold are moved onto it at once, which is logged. Parameters that
     need no gradient are left alone.
@@ -64,6 +69,11 @@ class CoLA(Optimizer):
         mass: of unconstrained weights: a positive number, or a tensor that broadcasts to them. A
             weight moves as with lr / mass; what it samples stays the same.
         weight_decay: adds weight_decay · θ to the gradient.
+        decoupled_weight_decay: that of AdamW: θ shrinks by lr · decoupled_weight_decay in a step,
+            whatever the direction is. It needs momentum = 0.
+        direction: what a step goes along: "gradient", "sign" (Lion's), "adam", "polar" (Muon's),
+            or an object such as ``Adam(betas=(0.9, 0.95))``. It has a momentum of its own, so
+            ``momentum`` may stay 0. Only "gradient" goes with a temperature above 0.
         strict: refuse weights that are off the manifold instead of moving them onto it, and
             gradients that are not finite. By default weights that became NaN are a warning, once.
         seed: of the noise, which is a function of the seed, the parameter's place, its count of
@@ -113,6 +123,8 @@ class CoLA(Optimizer):
         constraint: Constraint | None = None,
         mass: float | Tensor | None = None,
         weight_decay: float = 0.0,
+        decoupled_weight_decay: float = 0.0,
+        direction: str | Direction = "gradient",
         strict: bool = False,
         seed: int | None = None,
         fused: bool | None = None,
@@ -331,6 +343,30 @@ class CoLA(Optimizer):
                 raise
             self._finish(plans, call.counted)
 
+    @torch.no_grad()
+    def _forces(self, indices: Iterable[int] | None = None) -> dict[Tensor, Tensor]:
+        """What the parameters of groups are kicked with, where a step is made in parts.
+
+        A direction remembers these gradients as those of a step.
+        """
+        found: dict[Tensor, Tensor] = {}
+        chosen = range(len(self.param_groups)) if indices is None else indices
+        for index in chosen:
+            group = self.param_groups[index]
+            if own_direction(group) is None:
+                decay = decays(group)[1]
+                slopes = [(p, p.grad) for p in group["params"] if p.grad is not None]
+                found.update({p: direction(g, p.detach(), decay).clone() for p, g in slopes})
+                continue
+            plan = self._new_plan(index, WHOLE, [])
+            for bucket in plan.buckets:
+                bucket.direct(plan.coupled_decay, bucket.steps())
+                updates = [u for u in bucket.gradients if u is not None]
+                for own, update in zip(bucket.owners, bucket.globalised(updates), strict=True):
+                    found[own] = direction(update, own.detach(), plan.weight_decay).clone()
+                bucket.gradients = [None] * len(updates)
+        return found
+
     def _finish(self, plans: dict[int, Plan], counted: bool) -> None:
         """A step has been made."""
         if counted:
@@ -346,6 +382,8 @@ class CoLA(Optimizer):
         group, old = self.param_groups[index], self._plans.get(index)
         if old is not None:
             old.leave(self._marks)
+            if old.direction != own_direction(group):
+                old.forget_direction(undo)
         self._follow()
         self._reset_replaced(group, undo)
         plan = self._view(index)

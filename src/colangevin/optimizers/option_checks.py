@@ -18,37 +18,16 @@ from colangevin.optimizers.naming.matching import suggestion
 from colangevin.optimizers.options import OPTIONS, THERMOSTATS, check_initial, is_adaptive
 
 METADATA = (
-    "params",
-    "names",
-    "param_names",
-    "name",
-    "part",
-    "seed",
-    "fallbacks",
-    "iterations",
-    # of SGLD and DHSGD
-    "decay_power",
-    "decay_steps",
-    "steps",
-    "heun",
+    *("params", "names", "param_names", "name", "part", "seed", "fallbacks", "iterations"),
+    *("decay_power", "decay_steps", "steps", "heun"),  # of SGLD and DHSGD
     # of schedulers, in torch and elsewhere
-    "initial_lr",
-    "initial_temperature",
-    "max_lr",
-    "min_lr",
-    "base_momentum",
-    "max_momentum",
-    "swa_lr",
-    "lr_scale",
+    *("initial_lr", "initial_temperature", "max_lr", "min_lr", "base_momentum", "max_momentum"),
+    *("swa_lr", "lr_scale"),
 )
 """What a group may have besides its options."""
 ARGUMENTS = (
-    "seed",
-    "strict",
-    "fused",
-    "independent_chains",
-    "check_replicas",
-    "process_group",
+    *("seed", "strict", "fused"),
+    *("independent_chains", "check_replicas", "process_group"),
 )
 """What the constructor may be given besides options, for suggestions."""
 SGD_FLAGS = {
@@ -67,16 +46,8 @@ def refuse_unknown(
 ) -> dict[str, Any]:
     """Refuse a new group that has a key which means nothing, such as a misspelled option.
 
-    Args:
-        group: the new group.
-        own: arguments of the optimizer, which ZeroRedundancyOptimizer repeats in its groups.
-
-    Returns:
-        A copy of the group without SGD's flags and the optimizer's arguments.
-
-    Raises:
-        TypeError: naming the key, and the closest option if one is close.
-        ValueError: for one of SGD's flags that is set, saying what to do instead.
+    Returns a copy without SGD's flags and without ``own``, the arguments of the optimizer, which
+    ZeroRedundancyOptimizer repeats in its groups.
 
     Example:
         >>> refuse_unknown({"params": [], "lr": 0.1, "nesterov": False})
@@ -101,10 +72,6 @@ def refuse_unknown(
 def refuse_flags(flags: Mapping[str, Any]) -> None:
     """Refuse extra arguments of the constructor, except SGD's flags that are not set.
 
-    Raises:
-        TypeError: naming the argument, and the closest one if one is close.
-        ValueError: for one of SGD's flags that is set, saying what to do instead.
-
     Example:
         >>> refuse_flags({"nesterov": False, "dampening": 0})
         >>> refuse_flags({"maximize": True})
@@ -120,15 +87,7 @@ def refuse_flags(flags: Mapping[str, Any]) -> None:
 
 
 def refuse_set(given: Mapping[str, Any], flags: Mapping[str, str]) -> None:
-    """Refuse flags that are set.
-
-    Args:
-        given: what the user has given or written, a group for example.
-        flags: their names, and what to do instead.
-
-    Raises:
-        ValueError: naming the flag.
-    """
+    """Refuse flags that are set; their values say what to do instead."""
     for name, instead in flags.items():
         if name not in given:
             continue
@@ -140,9 +99,6 @@ def refuse_set(given: Mapping[str, Any], flags: Mapping[str, str]) -> None:
 
 def refuse_other_mass(group: Mapping[str, Any]) -> None:
     """Refuse a mass that was written into a group later: its constraint has the masses.
-
-    Raises:
-        ValueError: naming it, and what to write instead.
 
     Example:
         >>> from colangevin.constraints import Massive
@@ -168,9 +124,6 @@ def refuse_other_mass(group: Mapping[str, Any]) -> None:
 def refuse_unread(group: Mapping[str, Any]) -> None:
     """Refuse what was written into a group and would have no effect on its steps.
 
-    Raises:
-        ValueError: naming it, and what to do instead.
-
     Example:
         >>> from colangevin.optimizers.options import resolve
         >>> refuse_unread({**resolve({"lr": 0.1}, {}), "driving_noise": 3.0})
@@ -188,12 +141,7 @@ def refuse_unread(group: Mapping[str, Any]) -> None:
 def refuse_other_friction(group: Mapping[str, Any], initial: object) -> None:
     """Refuse an initial friction that was written into an adaptive group later.
 
-    Args:
-        group: the adaptive group.
-        initial: the value from which its friction variable began; None if it has yet to begin.
-
-    Raises:
-        ValueError, TypeError: naming it, and what to write instead.
+    ``initial`` is where its friction variable began; None if it has yet to begin.
 
     Example:
         >>> refuse_other_friction({"friction": 2.0}, 0.0)
@@ -223,14 +171,8 @@ def _advice(word: object, known: tuple[str, ...], options: tuple[str, ...]) -> s
 def check_group(group: Mapping[str, Any], where: str = "") -> None:
     """Check every option of a whole group except its constraint; nothing is changed.
 
-    A group of a state dict may hold anything, as it comes from a file.
-
-    Args:
-        group: the group, with all options that are kept.
-        where: whose option it is, for the error, such as "group 1 of the state dict".
-
-    Raises:
-        ValueError, TypeError: naming the option, its value and what is allowed.
+    A group of a state dict may hold anything, as it comes from a file. ``where`` says whose option
+    it is, for the error, such as "group 1 of the state dict".
 
     Example:
         >>> from colangevin.optimizers.options import resolve

@@ -17,6 +17,7 @@ from colangevin.constraints import Constraint, Massive, Unconstrained
 from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.recipe import Dynamics
 from colangevin.integrators.scheme import Scheme, parse
+from colangevin.optimizers.directions import Direction, Gradient, direction_of
 
 SGD_NAMES = ("lr", "momentum")
 PAPER_NAMES = ("step_size", "friction")
@@ -68,6 +69,10 @@ OPTIONS = {
     "constraint": Option("the geometry", compared=False),  # by what it describes itself as
     "mass": Option("of free weights", kept=False),
     "weight_decay": Option("added to the gradient", 0.0, checks.non_negative, number=True),
+    "decoupled_weight_decay": Option(
+        "of the weights, past the direction", 0.0, checks.non_negative, number=True
+    ),
+    "direction": Option("what a step goes along", "gradient", direction_of, compared=False),
     "thermostat": Option("langevin or adaptive", "langevin", _check_thermostat),
     "coupling": Option("ε of the adaptive thermostat"),
     "driving_noise": Option("σ_A of the adaptive thermostat"),
@@ -103,8 +108,10 @@ def resolve(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, 
     thermostat, delayed = str(simple["thermostat"]), bool(simple["delayed_gradient"])
     own, inherited = given.get("scheme"), defaults.get("scheme")
     scheme = scheme_of(thermostat, own, inherited, delayed)
+    step = _step(given, defaults, parse(scheme, delayed))
+    check_direction({**simple, **step})
     return {
-        **_step(given, defaults, parse(scheme, delayed)),
+        **step,
         **simple,
         "scheme": scheme,
         "constraint": _geometry(given, defaults),
@@ -128,6 +135,66 @@ def resolve_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get(way[0]) is not None:
         return resolve({}, given)
     return {**resolve({way[0]: 1.0}, given), "lr": None}
+
+
+def own_direction(group: Mapping[str, Any]) -> Direction | None:
+    """What takes the place of the gradient in a group; None if nothing does.
+
+    Example:
+        >>> own_direction({"direction": Gradient()}) is None
+        True
+    """
+    found: Direction | None = group.get("direction")
+    return None if found is None or found == Gradient() else found
+
+
+def decays(group: Mapping[str, Any]) -> tuple[float, float]:
+    """The weight decay that a direction sees, and that of the force that kicks.
+
+    Example:
+        >>> numbers = {"weight_decay": 0.1, "decoupled_weight_decay": 0.0}
+        >>> decays({**numbers, "direction": Gradient()}), decays(numbers | {"direction": "other"})
+        ((0.0, 0.1), (0.1, 0.0))
+    """
+    coupled = checks.non_negative("weight_decay", group["weight_decay"])
+    decoupled = group.get("decoupled_weight_decay", 0.0)
+    decoupled = checks.non_negative("decoupled_weight_decay", decoupled)
+    if own_direction(group) is None:
+        return 0.0, coupled + decoupled
+    return coupled, decoupled
+
+
+def check_direction(group: Mapping[str, Any]) -> None:
+    """Refuse what does not go with a direction, or with a decay past it.
+
+    Raises:
+        ValueError: naming the options.
+
+    Example:
+        >>> check_direction({**resolve({"lr": 0.1, "direction": "adam"}, {}), "temperature": 0.5})
+        Traceback (most recent call last):
+        ...
+        ValueError: temperature=0.5 with direction Adam(betas=(0.9, 0.999), eps=1e-08, \
+relative=False): only steps along the gradient sample exp(-loss / temperature)
+    """
+    direction, decay = own_direction(group), group.get("decoupled_weight_decay", 0.0)
+    if direction is not None and float(group["temperature"]) > 0.0:
+        raise ValueError(
+            f"temperature={group['temperature']} with direction {direction}: only steps along the "
+            "gradient sample exp(-loss / temperature)"
+        )
+    if direction is not None and is_adaptive(group):
+        raise ValueError(f"thermostat='adaptive' with direction {direction}: it needs the gradient")
+    if not float(decay):
+        return
+    momentum, friction = group["momentum"], group["friction"]
+    overdamped = momentum == 0.0 if friction is None else math.isinf(float(friction))
+    if is_adaptive(group) or not overdamped:
+        raise ValueError(
+            f"decoupled_weight_decay={decay} needs momentum=0: with a momentum of the weights the "
+            "decay would go through it, as weight_decay does. Directions have their own, such as "
+            "cl.Adam(betas=...)"
+        )
 
 
 def dynamics(group: Mapping[str, Any]) -> Any:

@@ -1,5 +1,8 @@
 """Random numbers from a counter: number i of a tensor is a function of i and a key alone.
 
+A key is a 64-bit integer that stands for what a random number belongs to: a hash of several
+integers by splitmix64. There is nothing to save: whoever knows the integers knows the key.
+
 So nothing is sequential. The same numbers come out for a whole tensor or for a part of it, on any
 device and with any number of threads. Two 32-bit hashes of an index make two normals by Box and
 Muller's method; polynomials stand for its logarithm, sine and cosine.
@@ -17,8 +20,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from colangevin.random.keys import key_of, word_table
-
+WORD = 2**64
+GOLDEN = 0x9E3779B97F4A7C15
+SPLITMIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+"""Constants of splitmix64."""
 LANES = 16
 """Pairs in a chunk."""
 CHUNK = 2 * LANES
@@ -45,19 +50,58 @@ SINE = (-0.0001950402200100595, 0.008332036875163595, -0.16666650699202618, 0.99
 COSINE = (-0.0013585908506766396, 0.041655026883950175, -0.4999985669584238, 0.9999999724233206)
 
 
+# --- keys -------------------------------------------------------------------------------------
+
+
+def mix(x: int) -> int:
+    """Splitmix64's bijection of 64-bit integers, whose values behave like random numbers.
+
+    Example:
+        >>> mix(1) != mix(2)
+        True
+    """
+    x = ((x ^ (x >> 30)) * SPLITMIX[0]) % WORD
+    x = ((x ^ (x >> 27)) * SPLITMIX[1]) % WORD
+    return x ^ (x >> 31)
+
+
+def key_of(*parts: int, start: int = 0) -> int:
+    """A hash of integers; ``start`` continues an earlier key.
+
+    Example:
+        >>> key_of(1, 2, 3) == key_of(3, start=key_of(1, 2))
+        True
+    """
+    key = start
+    for part in parts:
+        key = mix((key + GOLDEN * (part + 1)) % WORD)
+    return key
+
+
+def words_of(key: int) -> tuple[int, int, int, int]:
+    """Four 32-bit integers made of a key, as signed numbers."""
+    first, second = mix((key + GOLDEN) % WORD), mix((key + 2 * GOLDEN) % WORD)
+    halves = (first >> 32, first % 2**32, second >> 32, second % 2**32)
+    return tuple(half - 2**32 if half >= 2**31 else half for half in halves)  # type: ignore[return-value]
+
+
+def word_table(keys: Sequence[int], device: torch.device | None = None) -> Tensor:
+    """The words of several keys: [keys, 4], int32.
+
+    Example:
+        >>> word_table([5, 6]).shape
+        torch.Size([2, 4])
+    """
+    return torch.tensor([words_of(key) for key in keys], dtype=torch.int32, device=device)
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+
 def normals(
     keys: Sequence[int], size: int, first: int = 0, device: torch.device | None = None
 ) -> Tensor:
-    """Standard normals ``first`` to ``first + size`` of the tensors that belong to some keys.
-
-    Args:
-        keys: one for each tensor.
-        size: how many numbers of each.
-        first: index of the first of them in the whole tensor.
-        device: where to make them.
-
-    Returns:
-        [keys, size], float32.
+    """Standard normals ``first`` to ``first + size`` of the tensors of some keys: [keys, size].
 
     Example:
         >>> whole = normals([7], 1000)
@@ -124,13 +168,9 @@ def _shift(x: Tensor, bits: int) -> Tensor:
     return (x >> bits) & ((1 << (32 - bits)) - 1)
 
 
-def _fractions(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    return _fraction(a), _fraction(b)
-
-
-def _fraction(x: Tensor) -> Tensor:
-    """The high 24 bits as a number between 0 and 1."""
-    return _shift(x, 8).to(torch.float32) * 2.0**-24
+def _fractions(*words: Tensor) -> tuple[Tensor, ...]:
+    """The high 24 bits of each word as a number between 0 and 1."""
+    return tuple(_shift(x, 8).to(torch.float32) * 2.0**-24 for x in words)
 
 
 def box_muller(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

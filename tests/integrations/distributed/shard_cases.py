@@ -44,6 +44,8 @@ class Network(nn.Module):
         self.other = nn.Linear(2, 1, bias=False)  # empty on all ranks but one
         self.stack = nn.Parameter(torch.randn(2, 4, 2))
         self.gain = nn.Parameter(torch.ones(3))
+        self.norm = nn.Parameter(torch.randn(5, 3))  # one sphere, cut through
+        self.norms = nn.Parameter(torch.randn(3, 2, 2))  # one for each matrix, cut between
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = torch.tanh(self.square(self.tall(inputs)))
@@ -55,6 +57,7 @@ class Network(nn.Module):
         hidden = self.above(hidden)
         hidden = self.one(hidden)
         extra = (self.stack * 0.1).square().sum() + (self.stack[0, 0] * self.stack[1, 1]).sum()
+        extra = extra + (self.norm[0] * self.norm[4]).sum() + self.norms.sin().sum()
         return self.other(torch.tanh(hidden)) + extra
 
 
@@ -70,6 +73,8 @@ RULES: dict[str, cl.Constraint] = {
     "unit.weight": cl.Sphere(1.1, equality=True),
     "columns.weight": cl.Sphere(0.7, dim=1),
     "gain": cl.Sphere(2.0),
+    "norm": cl.Sphere(1.5, equality=True, dim=None),
+    "norms": cl.Sphere(1.5, dim=None, batch_dims=1),
     "general.weight": cl.General(ellipse),
     "above.weight": cl.General(ellipse, inequality=True),
     "o*.weight": cl.General(balance),
@@ -83,9 +88,13 @@ def network(dtype: torch.dtype = torch.float32) -> Network:
     return Network().to(dtype)
 
 
-def optimizer_of(model: nn.Module, **options: Any) -> cl.CoLA:
+def optimizer_of(model: nn.Module, matrices: cl.Direction | None = None, **options: Any) -> cl.CoLA:
     settings = {"lr": 0.002, "momentum": 0.9, "temperature": 1e-3, "seed": 11}
-    return cl.CoLA(cl.parameter_groups(model, RULES), **{**settings, **options})
+    groups = cl.parameter_groups(model, RULES)
+    for group in groups if matrices is not None else ():
+        if all(parameter.dim() > 1 for parameter in group["params"]):
+            group["direction"] = matrices
+    return cl.CoLA(groups, **{**settings, **options})
 
 
 def train(model: nn.Module, optimizer: Any, steps: int, first: int = 0) -> None:

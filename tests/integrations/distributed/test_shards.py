@@ -10,11 +10,21 @@ import torch
 from torch import Tensor
 from world import World
 
+import colangevin as cl
+
 SETTINGS: dict[str, dict[str, Any]] = {
     "momentum, cold": {"temperature": 0.0},
     "momentum, hot": {},
     "overdamped, hot": {"momentum": 0.0},
     "BAOAB, hot": {"scheme": "BAOAB", "weight_decay": 0.01},
+    "sign": {"momentum": 0.0, "temperature": 0.0, "direction": "sign"},
+    "adam": {"momentum": 0.0, "temperature": 0.0, "direction": cl.Adam(eps=1e-3)},
+    "adam, relative, and polar": {
+        "momentum": 0.0,
+        "temperature": 0.0,
+        "direction": cl.Adam(eps=1e-3, relative=True),
+        "matrices": cl.Polar(),
+    },
 }
 CLOSE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
@@ -68,6 +78,8 @@ def test_every_way_to_work_occurs(two: World, three: World) -> None:
             "unit.weight": "copies",
             "columns.weight": "sums",
             "gain": "sums",
+            "norm": "sums",
+            "norms": "copies",
             "general.weight": "whole",
             "above.weight": "whole",
             "one.weight": "whole",

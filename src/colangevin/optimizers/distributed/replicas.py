@@ -57,9 +57,6 @@ class Replicas:
         independent: whether each process is a chain of its own; then nothing is sent.
         every: compare the weights at every k-th step; 0 for never.
         group: the processes that hold replicas; None for all.
-
-    Raises:
-        ValueError, TypeError: naming the argument.
     """
 
     def __init__(self, independent: object, every: object, group: Any = None) -> None:
@@ -84,24 +81,11 @@ class Replicas:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **self.__dict__,
-            "_group": None,
-            "_calls": 0,
-            "_prefix": None,
-            "chain": None,
-            "alone": False,
-        }
+        fresh = {"_group": None, "_calls": 0, "_prefix": None, "chain": None, "alone": False}
+        return {**self.__dict__, **fresh}
 
     def meet(self, groups: Sequence[dict[str, Any]], given: bool) -> None:
-        """Agree with the others at the first step; compare weights there and at every k-th.
-
-        Raises:
-            ValueError: if rules, settings, parameters or chosen seeds differ.
-            ReplicaError: if weights differ.
-            RuntimeError: if a process does not come to its first step in the time that the
-                process group allows.
-        """
+        """Agree with the others at the first step; compare weights there and at every k-th."""
         calls, every = self._calls, self._every
         if calls == 0:
             self._begin(groups, given)
@@ -209,11 +193,7 @@ def process_groups_of(parameters: Iterable[Tensor], group: Any) -> list[Any]:
 
 
 def chain_of(parameters: Sequence[Tensor], group: Any) -> int | None:
-    """The number of this process's chain: its rank, or that of its replica if it has shards.
-
-    Raises:
-        ValueError: if all processes hold parts of one replica.
-    """
+    """The number of this process's chain: its rank, or that of its replica if it has shards."""
     if not dist.is_available() or not dist.is_initialized():
         return None
     sharded: list[Any] = [parameter for parameter in parameters if is_sharded(parameter)]
@@ -293,8 +273,9 @@ def _where(parameter: Any) -> tuple[int, ...]:
 def _options(group: Mapping[str, Any]) -> dict[str, str]:
     compared = [name for name, option in OPTIONS.items() if option.compared and option.kept]
     found = {name: _plain(group[name]) for name in compared}
-    rules = group["constraint"].describe().items()
-    found["constraint"] = ", ".join(f"{name}={_plain(value)}" for name, value in rules)
+    for what in ("constraint", "direction"):
+        rules = group[what].describe().items()
+        found[what] = ", ".join(f"{name}={_plain(value)}" for name, value in rules)
     return found
 
 
@@ -308,15 +289,7 @@ def _plain(value: object) -> str:
 
 
 def refuse_differences(cards: Sequence[Card]) -> None:
-    """Refuse processes that do not train replicas of one model.
-
-    Args:
-        cards: of all processes, in the order of their ranks.
-
-    Raises:
-        ValueError: if parameters, settings, rules or chosen seeds differ.
-        ReplicaError: if weights differ and are to be compared.
-    """
+    """Refuse processes that do not train replicas of one model; cards are in order of ranks."""
     first = cards[0]
     for card in cards[1:]:
         who = f"ranks {first['rank']} and {card['rank']}"

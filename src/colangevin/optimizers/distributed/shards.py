@@ -20,7 +20,14 @@ from torch import distributed as dist
 
 from colangevin.constraints import Constraint
 from colangevin.constraints.sums import ALONE, Alone, Cut
-from colangevin.optimizers.step.bucket import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM
+from colangevin.optimizers.step.bucket import (
+    MASTER,
+    MOMENTUM,
+    REMEMBERED,
+    SINCE,
+    SLACK,
+    SLACK_MOMENTUM,
+)
 from colangevin.torch_compat import is_sharded, local_of
 
 
@@ -147,11 +154,8 @@ def work_layout(parameter: Any, own: Constraint | None) -> tuple[Any, ...]:
     """The placements in which a step works on a parameter.
 
     Those that it has, where the geometry allows it. Where a cut is not allowed, one along the
-    longest dimension that allows it takes its place, if there is one. Else the weight is whole.
-
-    Args:
-        parameter: the ``DTensor``.
-        own: the geometry of the whole weight; None for a joint one, which needs all of it.
+    longest dimension that allows it takes its place, if there is one. Else the weight is whole, as
+    it has to be for a joint geometry (None).
     """
     from torch.distributed.tensor import Replicate, Shard
 
@@ -244,7 +248,7 @@ class ShardedWeight:
         """Shape and placements of an entry of the state; None for one that all have."""
         from torch.distributed.tensor import Replicate, Shard
 
-        if key in (MOMENTUM, MASTER):
+        if key in (MOMENTUM, MASTER) or (key.startswith(REMEMBERED) and not key.endswith(SINCE)):
             return self.owner.shape, self.work
         if key not in (SLACK, SLACK_MOMENTUM):
             return None

@@ -72,7 +72,9 @@ class Multirate(Optimizer):
             raise TypeError(f"drift must be True or False, got {drift!r}")
         self.drift = drift
         self.fast, self.slow = fast, slow
-        self._fast, self._slow = _walk(fast), _walk(slow)
+        self._fast, self._slow = (
+            part if isinstance(part, Multirate) else Spread(part) for part in (fast, slow)
+        )
         self._steps = 0
         self._prepared = not spread.unprepared(self)
         self._frozen: list[Tensor] = []
@@ -116,18 +118,15 @@ class Multirate(Optimizer):
         if len(decays) != 2:
             raise ValueError(f"weight_decay must be a number or a pair, got {weight_decay!r}")
         checks.fraction("momentum", momentum)
+        given = {"fast_parameters": fast_parameters, "slow_parameters": slow_parameters}
         parts = []
-        for name, given, size, decay in (
-            ("fast_parameters", fast_parameters, step / k, decays[0]),
-            ("slow_parameters", slow_parameters, step, decays[1]),
-        ):
-            members = list(given)
+        for (name, own), size, decay in zip(given.items(), (step / k, step), decays, strict=True):
+            members = list(own)
             if not members:
                 raise ValueError(f"{name} is empty")
             checks.non_negative("weight_decay", decay)
             parts.append(torch.optim.SGD(members, size, momentum, weight_decay=decay))
-        fast, slow = parts
-        return cls(fast, slow, period=k, drift=drift)
+        return cls(parts[0], parts[1], period=k, drift=drift)
 
     # --- groups -----------------------------------------------------------------------------
 
@@ -309,10 +308,6 @@ class Multirate(Optimizer):
         except Exception:
             self._switch()
             raise
-
-
-def _walk(part: Optimizer) -> Spread | Multirate:
-    return part if isinstance(part, Multirate) else Spread(part)
 
 
 def _wake(frozen: list[Tensor]) -> None:

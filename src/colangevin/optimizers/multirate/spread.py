@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
 from colangevin import checks
-from colangevin.integrators.recipe import direction
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.saving.state_dict import checked_form, copied
 from colangevin.optimizers.step.bucket import HALF
@@ -58,8 +57,7 @@ class Spread:
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
         self._cola = optimizer if isinstance(optimizer, CoLA) else None
-        self._parts = 1
-        self._done = 1
+        self._parts = self._done = 1
         self._rates: list[float] = []
         self._kept: dict[Tensor, Tensor] = {}
 
@@ -71,7 +69,7 @@ class Spread:
             self.optimizer.step()
             return
         with torch.no_grad():
-            self._kept = self._directions() if self._cola else self._update()
+            self._kept = self._cola._forces() if self._cola else self._update()
         self._rates = [float(group["lr"]) for group in self.optimizer.param_groups]
         self._parts, self._done = parts, 0
         self.move()
@@ -99,14 +97,6 @@ class Spread:
             self._cola._check()
 
     # --- on the manifold ------------------------------------------------------------------
-
-    def _directions(self) -> dict[Tensor, Tensor]:
-        return {
-            parameter: direction(parameter.grad, parameter.detach(), group["weight_decay"]).clone()
-            for group in self.optimizer.param_groups
-            for parameter in group["params"]
-            if parameter.grad is not None
-        }
 
     def _along_geodesic(self, cola: CoLA) -> None:
         last = self._done + 1 == self._parts
@@ -164,11 +154,7 @@ class Spread:
         return found
 
     def resume(self, entries: Mapping[Tensor, Mapping[str, Any]] | None) -> Callable[[], None]:
-        """What resumes the update where ``entries`` were taken; None for no update.
-
-        Raises:
-            ValueError, TypeError: if they do not fit; nothing has been changed then.
-        """
+        """What resumes the update where ``entries`` were taken, if they fit; None for no update."""
         parts, done = 1, 1
         kept: dict[Tensor, Tensor] = {}
         rates: list[float] = []
@@ -249,17 +235,13 @@ def _is_spread(path: Path, place_of: Mapping[Multirate, Mapping[str, Any]]) -> b
     return any(place["drift"] and place["period"] > 1 for place in places)
 
 
-def _name(level: int, name: str) -> str:
-    return f"{PREFIX}{level}_{name}"
-
-
 def entries(multirate: Multirate) -> Entries:
     """What is to be saved for each parameter besides the state of its optimizer."""
     found: Entries = {}
     for leaf, path in leaves(multirate):
         place_of = {own: own._place for own, _ in path}
         numbers = {
-            _name(level, name): value
+            f"{PREFIX}{level}_{name}": value
             for level, place in enumerate(place_of.values())
             for name, value in place.items()
         }
@@ -294,11 +276,7 @@ def packed(multirate: Multirate) -> dict[str, Any]:
 
 
 def load(multirate: Multirate, state_dict: Mapping[str, Any]) -> None:
-    """Load all of a state dict or nothing.
-
-    Raises:
-        ValueError, TypeError: if it is not of such an optimizer.
-    """
+    """Load all of a state dict or nothing."""
     parts = list(_parts(multirate, state_dict))
     saved = {parameter: entry for _, _, found in parts for parameter, entry in found.items()}
     place_of: dict[Multirate, dict[str, Any]] = {}
@@ -347,7 +325,7 @@ def _place(multirate: Multirate, saved: Entries, level: int) -> dict[str, Any]:
     """Period, drift and steps, which all parameters of an optimizer must agree on."""
     found = {}
     for name in multirate._place:
-        key = _name(level, name)
+        key = f"{PREFIX}{level}_{name}"
         own = [p for group in multirate.param_groups for p in group["params"]]
         values = [saved[p][key] for p in own if key in saved.get(p, {})]
         if not values:

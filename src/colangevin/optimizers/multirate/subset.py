@@ -20,12 +20,8 @@ from colangevin.random import key_of, uniforms
 
 MOMENTUM, SLOW, HIDDEN = "momentum_buffer", "slow", "hidden"
 CYCLE = "cycle"
-PLACE = {
-    "period": "period",
-    "waking_step": "waking_step",
-    "asleep_for": "_asleep_for",
-    "seed": "_seed",
-    "drawn": "_drawn",
+PLACE = {n: n for n in ("period", "waking_step")} | {
+    name: f"_{name}" for name in ("asleep_for", "seed", "drawn")
 }
 """The place in the cycle: what state dicts call it, and the attribute."""
 

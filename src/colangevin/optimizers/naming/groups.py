@@ -105,9 +105,9 @@ def constrain_(
     memory: dict[Tensor, dict[str, Any]] = {}
     for group in groups:
         if group["constraint"] is not None:
-            trained = group if frozen else _trained(group)
-            if trained["params"]:
-                plan = Plan(trained, range(len(trained["params"])), memory)
+            own = group if frozen else _trained(group)
+            if own["params"]:
+                plan = Plan(own, range(len(own["params"])), memory)
                 placements += plan.settle(strict, frozen)
     for bucket, position, _ in placements:
         bucket.move_to(memory, position)
@@ -144,11 +144,7 @@ def _group(name: str, members: Sequence[NamedParameter], constraint: Any) -> dic
 
 
 def _trained(group: dict[str, Any]) -> dict[str, Any]:
-    """The group without its frozen parameters.
-
-    Raises:
-        ConstraintError: if the constraint ties frozen parameters to others.
-    """
+    """The group without its frozen parameters, to which its constraint must not tie the others."""
     pairs = list(zip(group["params"], group["names"], strict=True))
     trained = [(parameter, name) for parameter, name in pairs if parameter.requires_grad]
     if group["constraint"].joint and 0 < len(trained) < len(pairs):

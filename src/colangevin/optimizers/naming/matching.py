@@ -51,9 +51,6 @@ class NamedParameter(NamedTuple):
 def named_parameters(model: nn.Module) -> list[NamedParameter]:
     """Every parameter of a model once, with all of its names, in the model's order.
 
-    Raises:
-        TypeError: if ``model`` is no module.
-
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
         >>> model[1].weight = model[0].weight
@@ -92,9 +89,6 @@ def _entries(model: nn.Module, named: Iterable[tuple[str, nn.Parameter]]) -> lis
 def matches(pattern: object, entry: NamedParameter) -> bool:
     """Whether a pattern means this parameter.
 
-    Raises:
-        TypeError: if ``pattern`` is nothing of what the module's description lists.
-
     Example:
         >>> weight, bias = named_parameters(nn.Linear(2, 1))
         >>> [matches("*bias", entry) for entry in (weight, bias)]
@@ -126,18 +120,10 @@ def select(
     unavailable: str = "",
     prefix: str = "",
 ) -> list[NamedParameter]:
-    """The parameters that a pattern means; it must mean at least one.
+    """The parameters that a pattern means; it, and each member of a tuple, must mean at least one.
 
-    Args:
-        pattern: see the module's description. Each member of a tuple must match something.
-        entries: all parameters of the model.
-        available: those of them that may be chosen; all if not given.
-        unavailable: what the others do, for the error, such as "need no gradient".
-        prefix: the beginning of the error, such as the name of an argument.
-
-    Raises:
-        ValueError: if nothing matches. It lists the names and suggests close ones.
-        TypeError: as in ``matches``.
+    Only those in ``available`` may be chosen. ``unavailable`` says what the others do, such as
+    "need no gradient", and ``prefix`` is the beginning of the error.
 
     Example:
         >>> entries = named_parameters(nn.Linear(2, 1))
@@ -170,9 +156,6 @@ def take(
     pattern: object, entries: Sequence[NamedParameter], left: Sequence[NamedParameter]
 ) -> tuple[list[NamedParameter], list[NamedParameter]]:
     """What a pattern means of ``left``, and what is left then: the first pattern wins.
-
-    Raises:
-        ValueError, TypeError: as in ``select``.
 
     Example:
         >>> entries = named_parameters(nn.Linear(2, 1))

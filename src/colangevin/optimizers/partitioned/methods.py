@@ -9,14 +9,13 @@ such as ``seed``, ``weight_decay``, ``constraint`` and ``strict``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.integrators.recipe import direction
 from colangevin.integrators.scheme import Overdamped
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.step.plan import Call
@@ -33,13 +32,8 @@ PerPart: TypeAlias = "float | Mapping[str, float]"
 def as_groups(parts: Parts) -> Groups:
     """Groups with the name of their part under ``part``.
 
-    Args:
-        parts: parameters (one part, called "all"), groups, or parameters by name of part. A
-            group without ``part`` is named by its ``name``, or else by its place.
-
-    Raises:
-        ValueError: if there is no part, or a part is empty.
-        TypeError: for anything that is not a parameter or a group.
+    Parameters are one part, called "all". A group without ``part`` is named by its ``name``, or
+    else by its place.
 
     Example:
         >>> [group["part"] for group in as_groups({"first": [torch.zeros(1)]})]
@@ -75,16 +69,7 @@ def _names(groups: Groups) -> list[str]:
 
 
 def two_parts(method: str, roles: str, parts: Parts) -> tuple[Groups, Groups]:
-    """The groups of the first part and those of the second.
-
-    Args:
-        method: the method's name, for the error.
-        roles: what the two parts are, for the error.
-        parts: as in ``as_groups``.
-
-    Raises:
-        ValueError: if there are not two parts.
-    """
+    """The groups of the first part and those of the second; the error names method and roles."""
     groups = as_groups(parts)
     names = _names(groups)
     if len(names) != 2:
@@ -94,14 +79,9 @@ def two_parts(method: str, roles: str, parts: Parts) -> tuple[Groups, Groups]:
 
 
 def with_options(groups: Groups, **options: Any) -> Groups:
-    """Copies of the groups with further options; what a group has already stays.
+    """Copies of the groups with further options, each a value, or values by part.
 
-    Args:
-        groups: groups with the name of their part under ``part``.
-        **options: for each option its value, or its values by part.
-
-    Raises:
-        ValueError: if a mapping has no value for a part, or one for a part that does not exist.
+    What a group has already stays.
     """
     names = _names(groups)
     by_part = {
@@ -452,21 +432,13 @@ class DHSGD(CoLA):
             return
         if closure is None:
             raise ValueError("closure must be given: Heun's method takes two gradients a step")
-        before = self._slopes(indices)
+        before = self._forces(indices)
         super()._move(closure, call)
         with torch.enable_grad():
             closure()
         # From θ − hG to θ − h (G + G*)/2, with G* the gradient there.
-        after = self._slopes(indices)
+        after = self._forces(indices)
         changes = {p: (after[p] - slope) / 2 for p, slope in before.items() if p in after}
         for index in indices:
             moves = (Overdamped(float(self.param_groups[index]["lr"]), None),)
             super()._move(None, Call(gradients=changes, actions=moves, only=[index], counted=False))
-
-    def _slopes(self, indices: Sequence[int]) -> dict[Tensor, Tensor]:
-        return {
-            p: direction(p.grad, p.detach(), self.param_groups[i]["weight_decay"]).clone()
-            for i in indices
-            for p in self.param_groups[i]["params"]
-            if p.grad is not None
-        }

@@ -19,9 +19,12 @@ from colangevin.optimizers.option_checks import check_group
 from colangevin.optimizers.step.bucket import (
     MASTER,
     MOMENTUM,
+    REMEMBERED,
+    SINCE,
     SLACK,
     SLACK_MOMENTUM,
     STEP,
+    WRITTEN,
     StateOf,
     work_dtype,
 )
@@ -32,6 +35,9 @@ from colangevin.torch_compat import is_sharded
 if TYPE_CHECKING:
     from colangevin.optimizers.step.plan import Plan
 
+DESCRIBED = ("constraint", "direction")
+"""Options that are objects: a state dict has plain values in their place."""
+
 
 def pack(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
     """Replace constraints by plain values, and share no memory with the optimizer.
@@ -40,7 +46,7 @@ def pack(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
     would change a part of it.
     """
     groups = [
-        {**group, "constraint": group["constraint"].describe()}
+        {**group, **{name: group[name].describe() for name in DESCRIBED}}
         for group in state_dict["param_groups"]
     ]
     packed: dict[str, Any] = copied({**state_dict, "param_groups": groups})
@@ -82,15 +88,9 @@ def packed_by(optimizer: Optimizer, pack: Callable[[Any, dict[str, Any]], Any]) 
 def restored(
     state: dict[str, Any], loaded: Mapping[str, Any], own: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """What torch has made of a state dict, with the constraints and the dtypes of the work.
-
-    Args:
-        state: what torch has made of it.
-        loaded: the state dict.
-        own: the optimizer's groups.
-    """
+    """What torch has made of a state dict, with the constraints and the dtypes of the work."""
     groups = [
-        {**new, "constraint": old["constraint"]}
+        {**new, **{name: old[name] for name in DESCRIBED}}
         for new, old in zip(state["param_groups"], own, strict=True)
     ]
     for group in groups:
@@ -116,7 +116,7 @@ def _entries(loaded: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dic
             dtype = work_dtype(parameter.dtype)
             found[parameter] = {
                 name: value.detach().to(parameter.device, dtype, copy=True)
-                if name in (MOMENTUM, SLACK, SLACK_MOMENTUM, MASTER)
+                if name in WRITTEN or (name.startswith(REMEMBERED) and value.dim())
                 else value.detach().clone()
                 for name, value in entry.items()
                 if name != MASTER or dtype != parameter.dtype
@@ -137,11 +137,7 @@ def moved(entry: Mapping[str, Any], parameter: Tensor) -> dict[str, Any]:
 def checked_form(
     state_dict: Any, groups: Sequence[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], Mapping[Any, Any]]:
-    """Groups and state of a state dict whose groups have as many parameters as the optimizer's.
-
-    Raises:
-        ValueError: saying what is missing or damaged.
-    """
+    """Groups and state of a state dict whose groups have as many parameters as the optimizer's."""
     keys = state_dict.keys() if isinstance(state_dict, Mapping) else {}
     missing = sorted({"state", "param_groups"} - set(keys))
     if missing:
@@ -175,17 +171,14 @@ def check(
     plan_of: Callable[[int], Plan],
     state_of: StateOf,
 ) -> None:
-    """Refuse a state dict of other constraints or shapes, or with damaged values.
-
-    Raises:
-        ValueError, TypeError: naming the group and what is wrong.
-    """
+    """Refuse a state dict of other constraints or shapes, or with damaged values."""
     saved_groups, states = checked_form(state_dict, groups)
     for index, (saved, group) in enumerate(zip(saved_groups, groups, strict=True)):
         where = f"group {index} of the state dict"
-        _check_constraint(where, saved.get("constraint"), group["constraint"].describe())
+        for what in DESCRIBED:
+            _check_described(where, what, saved.get(what), group[what].describe())
         try:
-            check_group({**saved, "constraint": group["constraint"]})
+            check_group({**saved, **{what: group[what] for what in DESCRIBED}})
         except (ValueError, TypeError) as error:
             raise type(error)(f"{where}: {error}") from error
         expected = _shapes(plan_of(index), state_of)
@@ -193,14 +186,13 @@ def check(
             _check_entry(where, name, states.get(key) or {}, expected[p])
 
 
-def _check_constraint(where: str, described: object, own: Mapping[str, Any]) -> None:
+def _check_described(where: str, what: str, described: object, own: Mapping[str, Any]) -> None:
     if not isinstance(described, Mapping):
         raise ValueError(
-            f"{where} has no constraint: it is of another optimizer; "
-            "hand_over passes momenta from SGD"
+            f"{where} has no {what}: it is of another optimizer; hand_over passes momenta from SGD"
         )
     if not same_values(described, own):
-        raise ValueError(f"{where} has the constraint {described!r}, the optimizer has {own!r}")
+        raise ValueError(f"{where} has the {what} {described!r}, the optimizer has {own!r}")
 
 
 def _check_entry(
@@ -231,6 +223,8 @@ def _shapes(plan: Plan, state_of: StateOf) -> dict[Tensor, dict[str, torch.Size]
             **{name: value.shape for name, value in state_of.get(p, {}).items()},
             MOMENTUM: p.shape,
             MASTER: p.shape,
+            **dict.fromkeys(plan.remembered, p.shape),
+            REMEMBERED + SINCE: torch.Size([]),
             STEP: torch.Size([]),
             FRICTION: torch.Size([]),
         }

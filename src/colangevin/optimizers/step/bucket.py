@@ -19,9 +19,10 @@ from torch.func import vmap
 from colangevin.constraints import Constraint, State
 from colangevin.constraints.base import Scalar
 from colangevin.integrators.recipe import direction
-from colangevin.torch_compat import copy_all
+from colangevin.torch_compat import copy_all, is_sharded
 
 if TYPE_CHECKING:
+    from colangevin.optimizers.directions import Direction
     from colangevin.optimizers.distributed.shards import ShardedWeight
 
 StateOf: TypeAlias = "dict[Tensor, Any]"
@@ -34,6 +35,10 @@ SLACK_MOMENTUM = "slack_momentum"
 MASTER = "master"
 WRITTEN = (MOMENTUM, SLACK, SLACK_MOMENTUM, MASTER)
 """What moves with a parameter."""
+REMEMBERED = "direction_"
+"""How entries of the state begin that a direction keeps."""
+SINCE = "since"
+"""The step in which the parameter got its direction."""
 SPARE = 1 << 17
 """Up to so many numbers the copies of a bucket that may be put back keep their memory."""
 HALF = (torch.bfloat16, torch.float16)
@@ -59,6 +64,7 @@ class Bucket:
         ordinals: the places of the parameters in the optimizer, which their noise depends on.
         members: how many copies of each parameter are stacked, in an ensemble.
         shards: of parameters that lie in several processes.
+        direction: takes the place of the gradient.
 
     Attributes:
         gradients: of the parameters as they have them, for the step that is being made.
@@ -77,6 +83,7 @@ class Bucket:
         ordinals: Sequence[int],
         members: int | None = None,
         shards: Sequence[ShardedWeight | None] = (),
+        direction: Direction | None = None,
     ) -> None:
         self.constraint = constraint
         self.parameters = tuple(parameters)
@@ -84,6 +91,10 @@ class Bucket:
         self.ordinals = tuple(ordinals)
         self.members = members
         self.shards = tuple(shards)
+        self.direction = direction
+        own = () if direction is None else (REMEMBERED + name for name in direction.keeps)
+        self._remembered = tuple(own)
+        self.keys = WRITTEN + self._remembered
         self.gradients: list[Tensor | None] = [None] * len(self.parameters)
         self.addresses = array("q", bytes(8 * len(self.parameters)))
         self.kernel: Any = None
@@ -111,6 +122,7 @@ class Bucket:
             [self.ordinals[i] for i in indices],
             self.members,
             shards,
+            self.direction,
         )
 
     def singles(self) -> list[Bucket]:
@@ -335,9 +347,10 @@ class Bucket:
             lacking = momentum and MOMENTUM not in entry
             if STEP not in entry:
                 entry[STEP] = torch.zeros((), dtype=torch.int64)
-            for key in WRITTEN:
+            for key in self.keys:
                 if key in entry and entry[key].dtype is not dtype:
                     entry[key] = entry[key].to(dtype)  # the parameter had another
+            self._remember(index, entry)
             if parameter.dtype in HALF and MASTER not in entry:
                 self._set(index, MASTER, parameter.detach().to(dtype).contiguous())
             if lacking:
@@ -349,6 +362,15 @@ class Bucket:
             if not self._prepare_slack(index, momentum):
                 break
         return fresh
+
+    def _remember(self, index: int, entry: dict[str, Any]) -> None:
+        """Make what the direction keeps of a parameter, where it is missing."""
+        if self.direction is not None and REMEMBERED + SINCE not in entry:
+            entry[REMEMBERED + SINCE] = entry[STEP].clone()
+        own = self.parameters[index]
+        for key in self._remembered:
+            if key not in entry:
+                self._set(index, key, torch.zeros(own.shape, dtype=self._dtype, device=own.device))
 
     def _prepare_slack(self, index: int, momentum: bool) -> bool:
         """Whether there is a slack, which is made where it is missing."""
@@ -430,7 +452,7 @@ class Bucket:
             return
         for index, owner in enumerate(self.owners):
             if owner not in staying:
-                for key in WRITTEN:
+                for key in self.keys:
                     if key in self._entries[index]:
                         self._set(index, key, self._get(index, key).clone())
 
@@ -542,6 +564,71 @@ class Bucket:
                 found.append(self.localised(index, own) if self.shards else own)
         return found
 
+    def direct(self, weight_decay: Scalar, steps: Sequence[int]) -> None:
+        """Let the updates of the direction take the place of the gradients.
+
+        Args:
+            weight_decay: of the weights in the gradients, one number or one per member.
+            steps: how many steps each parameter has made.
+        """
+        direction, dtype = self.direction, self._dtype
+        assert direction is not None
+        weights = [weight.detach() for weight in self._weights()]
+        slopes = [slope if slope.dtype is dtype else slope.to(dtype) for slope in self.slopes()]
+        if isinstance(weight_decay, Tensor) or weight_decay != 0.0:
+            pairs = zip(slopes, weights, strict=True)
+            slopes = [self.force(g, w, self._per_weight(weight_decay, w)) for g, w in pairs]
+        count = range(len(slopes))
+        memories = [
+            {key[len(REMEMBERED) :]: self._get(i, key) for key in self._remembered} for i in count
+        ]
+        since = [int(entry[REMEMBERED + SINCE]) for entry in self._entries]
+        made = [step - first + 1 for step, first in zip(steps, since, strict=True)]
+        updates = direction.updates(slopes, weights, memories, made)
+        if direction.whole or direction.relative:
+            updates = self._finished(direction, updates, weights)
+        if not direction.trusted:
+            check_updates(self.names, updates, self.parameters)
+        self.gradients = list(updates)
+
+    def _per_weight(self, number: Scalar, weight: Tensor) -> Scalar:
+        """A number for a weight, or one per member in its shape."""
+        if not isinstance(number, Tensor):
+            return number
+        return number.to(weight.device, self._dtype).view(-1, *[1] * (weight.dim() - 1))
+
+    def _finished(
+        self, direction: Direction, updates: list[Tensor], weights: list[Tensor]
+    ) -> list[Tensor]:
+        """Updates of whole weights, of which this process may have parts."""
+        lead, whole = int(self.members is not None), self
+        if self.shards:
+            whole = self.whole()
+            weights = [weight.to(self._dtype) for weight in whole.parameters]
+            wrapped: list[Any] = self.globalised(updates)
+            updates = [u.full_tensor() if is_sharded(u) else u for u in wrapped]
+        updates = direction.finish(updates, whole.constraint, weights, lead)
+        if direction.relative:
+            updates = whole.lengthened(updates, weights)
+        return [self.localised(i, own) for i, own in enumerate(updates)] if self.shards else updates
+
+    def lengthened(self, updates: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+        """Updates as long as the radius of the manifold, or as the norm of a free weight.
+
+        Each copy of a manifold has its own; where every entry is one, the weight counts.
+        """
+        tiny, own = torch.finfo(self._dtype).tiny, self.constraint
+
+        def lengthened(update: Tensor, place: Tensor, dims: list[int]) -> Tensor:
+            length = update.norm(dim=dims, keepdim=True).clamp_min(tiny)
+            return update * (own.extent(place, dims) / length)
+
+        if not own.elementwise:
+            batch = self.gather(updates)
+            return self.scatter(lengthened(batch, self.gather(weights), own.inner(batch)))
+        pairs = zip(updates, weights, strict=True)
+        return [lengthened(u, w, own.inner(u)[int(self.members is not None) :]) for u, w in pairs]
+
     def force(self, slope: Tensor, position: Tensor, weight_decay: Scalar) -> Tensor:
         """What a gradient becomes before it kicks: here, and nowhere else.
 
@@ -558,7 +645,7 @@ class Bucket:
     def snapshot(self) -> Callable[[], None]:
         """Keep weights and state; returns what puts them back."""
         count = range(len(self.parameters))
-        places = [(i, key) for i in count for key in WRITTEN if key in self._entries[i]]
+        places = [(i, key) for i in count for key in self.keys if key in self._entries[i]]
         states = [self._get(*it) if self.shards else self._entries[it[0]][it[1]] for it in places]
         tensors = [*self.parameters, *states]
         kept = self._spare
@@ -577,3 +664,24 @@ class Bucket:
             self.push()
 
         return put_back
+
+
+def check_updates(
+    names: Sequence[str], updates: Sequence[Tensor], weights: Sequence[Tensor]
+) -> None:
+    """Refuse what a direction of a user's has made of gradients.
+
+    Raises:
+        ValueError: naming the parameter.
+    """
+    if len(updates) != len(weights):
+        raise ValueError(f"direction made {len(updates)} updates for {len(weights)} parameters")
+    for name, update, weight in zip(names, updates, weights, strict=True):
+        if not isinstance(update, Tensor) or update.shape != weight.shape:
+            shape = tuple(update.shape) if isinstance(update, Tensor) else type(update).__name__
+            raise ValueError(
+                f"direction made an update of shape {shape} for {name} of shape "
+                f"{tuple(weight.shape)}; they must be the same"
+            )
+        if not bool(update.isfinite().all()):
+            raise ValueError(f"direction made an update for {name} that is not finite")

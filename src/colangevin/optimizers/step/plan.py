@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from colangevin import checks
 from colangevin.constraints import Constraint, Outcome, Unconstrained
+from colangevin.constraints.base import Scalar
 from colangevin.constraints.contract import check_contract
 from colangevin.errors import ConstraintError, ConvergenceError
 from colangevin.integrators.adaptive import AdaptiveDynamics
@@ -27,9 +27,16 @@ from colangevin.integrators.scheme import Action
 from colangevin.native import PLAIN, suits
 from colangevin.optimizers.distributed.shards import ShardedWeight, whole_of
 from colangevin.optimizers.option_checks import refuse_other_friction, refuse_unread
-from colangevin.optimizers.options import NUMBERS, dynamics, is_adaptive
+from colangevin.optimizers.options import (
+    NUMBERS,
+    check_direction,
+    decays,
+    dynamics,
+    is_adaptive,
+    own_direction,
+)
 from colangevin.optimizers.step import place
-from colangevin.optimizers.step.bucket import STEP, WRITTEN, Bucket, StateOf
+from colangevin.optimizers.step.bucket import REMEMBERED, STEP, WRITTEN, Bucket, StateOf
 from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_formulas
 from colangevin.optimizers.step.friction import FRICTION, share_friction
 from colangevin.optimizers.step.kernels import kernel_for, knows
@@ -102,7 +109,8 @@ class Plan:
     seeds: Sequence[int] = ()
     first = 0  # the place of its first parameter
     made: int | None = None  # steps that all members of an ensemble have made
-    addressed = adaptive = momentum = False
+    addressed = adaptive = momentum = directs = False
+    coupled_decay: Scalar = 0.0  # what the direction sees of the weight decay
     _splits = _attached = _watches = False
     _stale: Sequence[Tensor] = ()
     _versions: Sequence[int] = ()
@@ -125,6 +133,7 @@ class Plan:
         self.parameters: list[Tensor] = list(group["params"])
         self._ordinals, self._names = list(ordinals), place.names_of(group)
         self._state_of, self._native, self._members = state_of, native, members
+        self.direction = own_direction(group)
         place.check_tensors(group)
         self.owns = [self._bound(i) for i in range(len(ordinals))] if owns is None else list(owns)
         self.shards: list[ShardedWeight | None] = []
@@ -145,6 +154,11 @@ class Plan:
         self.active: list[int] = []
         self.friction = torch.zeros(())
         self.fallible = self.constraint.fallible
+        if self.direction is not None:
+            self.fallible = self.fallible or not self.direction.trusted
+            for name, own, parameter in zip(self._names, self.owns, self.parameters, strict=True):
+                shape = parameter.shape[0 if members is None else 1 :]
+                self.direction.check(name, shape, own or self.constraint)
         adaptive = group.get("thermostat") == "adaptive"  # the ensemble keeps options elsewhere
         self._initial = group["friction"] if adaptive else None
         self._watched: list[Any] = []
@@ -165,6 +179,11 @@ class Plan:
         except ConstraintError as error:
             raise ConstraintError(f"{self._names[index]}: {error}") from error
 
+    @property
+    def remembered(self) -> list[str]:
+        """The entries of the state that the direction keeps, in the weight's shape."""
+        return [REMEMBERED + name for name in (self.direction.keeps if self.direction else ())]
+
     # --- buckets ----------------------------------------------------------------------------
 
     def _bucket(self, indices: Sequence[int], constraint: Constraint) -> Bucket:
@@ -177,6 +196,7 @@ class Plan:
             [self._ordinals[i] for i in indices],
             self._members,
             shards if any(shards) else (),
+            self.direction,
         )
 
     def _all(self) -> list[tuple[list[int], Bucket]]:
@@ -199,7 +219,9 @@ class Plan:
         """Parameters with equal keys share a bucket."""
         parameter, stacked = self.parameters[index], self._members is not None
         key = own.batch_key(parameter.shape[1:] if stacked else parameter.shape)
-        if not (self._native and knows(own) and suits(parameter)):
+        if self.direction is not None and self.direction.whole:  # equal shapes are one computation
+            key = None if key is None else (*key, parameter.shape)
+        elif not (self._native and knows(own) and suits(parameter)):
             large = parameter.numel() >= (LARGE if own.elementwise else HUGE)
             if large or (own.elementwise and stacked):
                 key = None  # large enough by itself, and joining would copy
@@ -254,8 +276,9 @@ class Plan:
         except (KeyError, RuntimeError, ValueError):  # one is missing, or an array or a tensor
             return self._read_all(group, call, index, chain)
         # What a schedule changes in every step, mostly: plain numbers in their range.
-        (lr, momentum, friction, temperature, weight_decay), old = numbers, self.settings
-        plain = same and type(lr) is type(temperature) is type(weight_decay) is float
+        (lr, momentum, friction, temperature, weight_decay, decoupled), old = numbers, self.settings
+        plain = same and self.direction is None and decoupled == 0.0
+        plain = plain and type(lr) is type(temperature) is type(weight_decay) is float
         if plain and friction is None and type(momentum) is float and type(old) is Dynamics:
             large = lr > FAINT and temperature >= 0.0 and weight_decay >= 0.0 <= momentum <= 1.0
             small = lr < math.inf and temperature < math.inf and weight_decay < math.inf
@@ -270,18 +293,21 @@ class Plan:
         refuse_unread(group)
         lr = group["lr"] if call.rates is None else call.rates[index]
         # Gradients that were kept have the weight decay of their time in them.
-        decay = group["weight_decay"] if call.gradients is None else 0.0
+        coupled, decay = decays(group) if call.gradients is None else (0.0, 0.0)
         adaptive = is_adaptive(group)
         settings = dynamics(group if call.rates is None else {**group, "lr": lr})
+        check_direction(group)
         if adaptive:
             refuse_other_friction(group, self._initial)
         momentum = not settings.is_overdamped
-        if self._attached and (adaptive, momentum) != (self.adaptive, self.momentum):
+        kind = adaptive, momentum, own_direction(group)
+        if self._attached and kind != (self.adaptive, self.momentum, self.direction):
             return False
         self.settings = settings
         self.adaptive, self.momentum = adaptive, momentum
         self._call, self.share = call, call.share
-        self.weight_decay = checks.non_negative("weight_decay", decay)
+        self.weight_decay, self.coupled_decay = decay, coupled
+        self.directs = self.direction is not None and call.gradients is None
         self.rests = float(settings.lr) <= FAINT
         self.seeds = [group["seed"] if chain is None else key_of(group["seed"], chain) % SEEDS]
         self.recipes = {}
@@ -378,6 +404,12 @@ class Plan:
                     del entry[FRICTION]
         self._watch(self._call.gradients)
 
+    def forget_direction(self, undo: list[Callable[[], None]]) -> None:
+        """Let go of what a direction has kept of the parameters: they get another one."""
+        for entry in (self._state_of.get(p, EMPTY) for p in self.parameters):
+            for key in [k for k in entry if k.startswith(REMEMBERED)]:
+                undo.append(functools.partial(entry.__setitem__, key, entry.pop(key)))
+
     def share_friction(self, initial: object) -> None:
         """Let all parameters that have state have the same ξ; it is made if none has one."""
         own = [p for p in self.parameters if STEP in self._state_of.get(p, EMPTY)]
@@ -433,7 +465,8 @@ class Plan:
         for own, here in zip(self.parameters, self._here, strict=True):
             bucket, row = rows.get(own, (None, 0))
             entry: dict[str, Any] = self._state_of.get(own) or {}
-            kept = [(key, entry[key]) for key in (STEP, FRICTION, *WRITTEN) if key in entry]
+            named = (STEP, FRICTION, *(WRITTEN if bucket is None else bucket.keys))
+            kept = [(key, entry[key]) for key in named if key in entry]
             places = tuple((key, one, local_of(one), local_of(one).data_ptr()) for key, one in kept)
             shard = self.shards[len(self._watched)] if self.shards else None
             moves = shard is not None and shard.moves  # then it is copied in each step
@@ -523,11 +556,14 @@ class Plan:
             steps = bucket.counts.tolist() if made is None else [made] * len(bucket.parameters)
             draw = self.first_draw(fresh) if self.share[0] else 0
             try:
+                if self.directs:
+                    bucket.direct(self.coupled_decay, steps)
                 # Kernels count the indices of the noise from the beginning of what they work on.
                 if kernel is None or (bucket.shards and any(map(is_noisy, recipe.actions))):
                     found = run_formulas(bucket, recipe, seeds, steps, draw)
                 else:
-                    found = kernel.run(recipe, seeds, steps, draw, self.addressed)
+                    addressed = self.addressed and not self.directs
+                    found = kernel.run(recipe, seeds, steps, draw, addressed)
             except ConvergenceError as error:
                 raise ConvergenceError(f"{bucket.name}: {error}") from error
             if found is not None:

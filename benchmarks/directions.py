@@ -1,0 +1,189 @@
+"""Time and memory of steps by direction and geometry, next to torch's AdamW and Muon.
+
+    python benchmarks/directions.py            # print the tables
+    python benchmarks/directions.py --write    # and put them into docs/directions.md
+
+The weights are those of a 6-layer transformer of width 256; every step has another lr. All take
+turns in one run, on one thread; each keeps the best of its rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import colangevin as cl
+from colangevin.optimizers.directions.polar import newton_schulz, tangent_polar
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "directions.md"
+START, END = "<!-- costs: begin -->\n", "<!-- costs: end -->\n"
+ROUNDS, REPEAT = 7, 2
+WIDTH, LAYERS = 256, 6
+DIRECTIONS = ("gradient", "sign", "adam", "polar")
+GEOMETRIES: dict[str, cl.Constraint] = {
+    "free": cl.Unconstrained(),
+    "circle": cl.Circle(1.0),
+    "rows of norm 1": cl.Sphere(1.0, equality=True),
+    "norm of the matrix": cl.Sphere("initial", equality=True, dim=None),
+    "orthogonal": cl.Orthogonal(),
+}
+
+
+def weights() -> list[nn.Parameter]:
+    """Matrices with gradients."""
+    draw = torch.Generator().manual_seed(0)
+    shapes = [*[(WIDTH, WIDTH)] * 4, (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH)] * LAYERS
+    found = [nn.Parameter(0.02 * torch.randn(shape, generator=draw)) for shape in shapes]
+    for weight in found:
+        weight.grad = 1e-3 * torch.randn(weight.shape, generator=draw)
+    return found
+
+
+class Muon32(torch.optim.Optimizer):
+    """Muon, one weight after the other as torch's, with products in float32."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        """Make a step."""
+        for group in self.param_groups:
+            for weight in group["params"]:
+                buffer = self.state[weight].setdefault("buffer", torch.zeros_like(weight))
+                buffer.lerp_(weight.grad, 0.05)
+                update = newton_schulz(weight.grad.lerp(buffer, 0.95)[None], 5)[0]
+                rows, columns = weight.shape
+                weight.add_(update, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
+
+
+def optimizers() -> dict[str, Callable[[Any], torch.optim.Optimizer]]:
+    """Peers, and each direction on each geometry."""
+    found: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+        "AdamW, fused": lambda own: torch.optim.AdamW(own, lr=0.01, fused=True),
+        "AdamW, foreach": lambda own: torch.optim.AdamW(own, lr=0.01, foreach=True),
+        "Muon, float32 products": lambda own: Muon32(own, lr=0.01),
+    }
+
+    def cola(direction: str, geometry: str) -> Callable[[Any], torch.optim.Optimizer]:
+        rule = GEOMETRIES[geometry]
+        return lambda own: cl.CoLA(own, lr=0.01, direction=direction, constraint=rule)
+
+    for geometry in GEOMETRIES:
+        for direction in DIRECTIONS:
+            found[f"{direction}, {geometry}"] = cola(direction, geometry)
+    return found
+
+
+def step_of(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    """A step after another lr was written, as a scheduler does it."""
+    count = 0
+
+    def step() -> None:
+        nonlocal count
+        count += 1
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01 / (1.0 + 1e-4 * count)
+        optimizer.step()
+
+    return step
+
+
+def best_times(steps: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+    """Milliseconds per call: the best of several rounds, in which all take turns."""
+    best = dict.fromkeys(steps, float("inf"))
+    for step in steps.values():
+        step()
+    for _ in range(ROUNDS):
+        for name, step in steps.items():
+            begin = time.perf_counter()
+            for _ in range(repeat):
+                step()
+            best[name] = min(best[name], 1e3 * (time.perf_counter() - begin) / repeat)
+    return best
+
+
+def bytes_of(optimizer: torch.optim.Optimizer, numbers: int) -> float:
+    """Bytes of state per weight."""
+    tensors = [v for entry in optimizer.state.values() for v in entry.values()]
+    return sum(t.numel() * t.element_size() for t in tensors if isinstance(t, Tensor)) / numbers
+
+
+def dual_ascent(weight: Tensor, slope: Tensor, rounds: int = 100) -> Tensor:
+    """Manifold Muon as published: Λ by dual ascent, each round with a Newton–Schulz iteration."""
+    dual = -0.25 * (weight.T @ slope + slope.T @ weight)
+    found = slope
+    for k in range(rounds):
+        found = newton_schulz((slope + 2.0 * weight @ dual)[None], 5)[0]
+        dual = dual - 0.1 * (1.0 - k / rounds) * (weight.T @ found + found.T @ weight)
+    return found
+
+
+def tangents() -> list[str]:
+    """Rows about the tangent polar factor."""
+    rows = ["| Weight | dual ascent, 100 rounds | here | tangency |", "| --- | ---: | ---: | --- |"]
+    for shape in ((3072, 128), (128, 64), (64, 10)):
+        torch.manual_seed(0)
+        weight = torch.linalg.qr(torch.randn(shape))[0]
+        slope = torch.randn(shape)
+        slope = slope / slope.norm()
+        here, there = tangent_polar(weight[None], slope[None])[0], dual_ascent(weight, slope)
+        errors = [float((weight.T @ a + a.T @ weight).abs().max()) for a in (there, here)]
+        times = best_times(
+            {
+                "there": lambda w=weight, g=slope: dual_ascent(w, g),  # type: ignore[misc]
+                "here": lambda w=weight, g=slope: tangent_polar(w[None], g[None]),  # type: ignore[misc]
+            },
+            1,
+        )
+        name = f"{shape[0]} × {shape[1]}"
+        ratio = f"{times['here']:.1f} ms, {times['there'] / times['here']:.0f} times faster"
+        words = f"{errors[0]:.0e} there, {errors[1]:.0e} here"
+        rows.append(f"| {name} | {times['there']:.1f} ms | {ratio} | {words} |")
+    return rows
+
+
+def table() -> str:
+    """Both tables."""
+    torch.set_num_threads(1)
+    made = {name: make(weights()) for name, make in optimizers().items()}
+    numbers = sum(weight.numel() for weight in weights())
+    times = best_times({name: step_of(own) for name, own in made.items()}, REPEAT)
+    fused, muon = times["AdamW, fused"], times["Muon, float32 products"]
+    rows = [
+        f"{numbers / 1e6:.1f} million weights in {len(weights())} matrices of a 6-layer "
+        f"transformer of width {WIDTH}, float32, one thread, another lr in every step, "
+        f"best of {ROUNDS} rounds "
+        "(`python benchmarks/directions.py`):",
+        "",
+        "| Optimizer | ms per step | of fused AdamW | of Muon | bytes of state per weight |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, value in times.items():
+        ratios = f"{value / fused:.2f} | {value / muon:.2f}"
+        rows.append(f"| {name} | {value:.1f} | {ratios} | {bytes_of(made[name], numbers):.0f} |")
+    return "\n".join([*rows, "", *tangents()]) + "\n"
+
+
+def main() -> int:
+    """Measure, print, and maybe keep it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="put the tables into the page")
+    arguments = parser.parse_args()
+    found = table()
+    print(found)
+    if arguments.write:
+        page = PAGE.read_text()
+        before, rest = page.split(START)
+        PAGE.write_text(before + START + found + END + rest.split(END)[1])
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,74 @@
+"""Adam's direction: a mean of the gradients over the root of a mean of their squares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from colangevin import checks
+from colangevin.optimizers.directions.base import Direction, check_betas
+from colangevin.torch_compat import fused_adam
+
+MEAN, SQUARE = "mean", "square"
+
+
+@dataclass(frozen=True)
+class Adam(Direction):
+    """m ← β₁m + (1 − β₁)G, s ← β₂s + (1 − β₂)G², u = m̂ / (√ŝ + ε).
+
+    m̂ and ŝ are m and s over 1 − βᵗ. On free weights this is ``torch.optim.AdamW``, whose weight
+    decay is ``decoupled_weight_decay`` here; ``weight_decay`` is that of ``torch.optim.Adam``.
+
+    Args:
+        betas: β₁ and β₂.
+        eps: ε.
+        relative: an update is as long as lr times the radius, or times a free weight's norm.
+
+    Example:
+        >>> memory = {"mean": torch.zeros(1), "square": torch.zeros(1)}
+        >>> Adam().update(torch.tensor([5.0]), torch.zeros(1), memory, 1).round(decimals=4)
+        tensor([1.])
+    """
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    relative: bool = False
+    keeps: ClassVar[tuple[str, ...]] = (MEAN, SQUARE)
+    trusted: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "betas", check_betas(self.betas))
+        checks.non_negative("eps", self.eps)
+
+    def update(
+        self, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int
+    ) -> Tensor:
+        return self.updates([gradient], [weight], [memory], [step])[0]
+
+    def updates(
+        self,
+        gradients: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        memories: Sequence[dict[str, Tensor]],
+        steps: Sequence[int],
+    ) -> list[Tensor]:
+        first, second = self.betas
+        slopes = list(gradients)
+        means, squares = ([own[name] for own in memories] for name in self.keeps)
+        fast = fused_adam(slopes, means, squares, steps, self.betas, self.eps)
+        if fast is not None:
+            return fast
+        torch._foreach_lerp_(means, slopes, 1.0 - first)
+        torch._foreach_mul_(squares, second)
+        torch._foreach_addcmul_(squares, slopes, slopes, 1.0 - second)
+        roots = torch._foreach_sqrt(squares)
+        torch._foreach_div_(roots, [math.sqrt(1.0 - second**step) for step in steps])
+        torch._foreach_add_(roots, self.eps)
+        found = torch._foreach_div(means, roots)
+        torch._foreach_div_(found, [1.0 - first**step for step in steps])
+        return list(found)

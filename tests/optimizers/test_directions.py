@@ -1,0 +1,446 @@
+"""Directions: equal to the known optimizers on free weights, and on the manifold everywhere."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import colangevin as cl
+import reference_directions as literal
+from colangevin.optimizers.directions.polar import tangent_polar
+from optimizer_cases import CONSTRAINTS, backward, network
+
+DIRECTIONS: dict[str, Callable[[], cl.Direction]] = {
+    "gradient, relative": lambda: cl.Gradient(relative=True),
+    "sign": cl.Sign,
+    "adam": lambda: cl.Adam(betas=(0.8, 0.95)),
+    "adam, relative": lambda: cl.Adam(relative=True),
+    "polar": cl.Polar,
+    "polar, relative": lambda: cl.Polar(nesterov=False, adjust="match_rms_adamw", relative=True),
+}
+every_direction = pytest.mark.parametrize("direction", DIRECTIONS)
+every_constraint = pytest.mark.parametrize("constraint", CONSTRAINTS)
+WEIGHTS = ("0.weight", "2.weight")
+SHAPES = ((6, 4), (4, 6), (6, 4), (5, 5))
+
+
+def weights(shapes: Sequence[tuple[int, ...]] = SHAPES, seed: int = 0) -> list[nn.Parameter]:
+    draw = torch.Generator().manual_seed(seed)
+    return [nn.Parameter(torch.randn(shape, generator=draw)) for shape in shapes]
+
+
+def follow(
+    optimizer: torch.optim.Optimizer, own: Sequence[Tensor], steps: int = 200, lr: float = 0.01
+) -> None:
+    """Steps with noisy gradients of |w|²/2, and another lr in each."""
+    draw = torch.Generator().manual_seed(7)
+    for step in range(steps):
+        for weight in own:
+            weight.grad = weight.detach() + torch.randn(weight.shape, generator=draw)
+        for group in optimizer.param_groups:
+            group["lr"] = lr * (1.0 + math.cos(math.pi * step / steps))
+        optimizer.step()
+
+
+def assert_equal_paths(
+    make: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
+    cola: dict[str, Any],
+    shapes: Sequence[tuple[int, ...]] = SHAPES,
+    tolerance: float = 2e-5,
+) -> None:
+    expected = weights(shapes)
+    follow(make(expected), expected)
+    for fused in (None, False):
+        found = weights(shapes)
+        follow(cl.CoLA(found, lr=0.01, fused=fused, **cola), found)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one.detach(), other.detach(), rtol=0, atol=tolerance)
+
+
+class TestEqualToTheKnownOnes:
+    def test_adamw(self) -> None:
+        settings: dict[str, Any] = {"betas": (0.8, 0.99), "eps": 1e-6}
+        assert_equal_paths(
+            lambda own: torch.optim.AdamW(own, lr=0.01, weight_decay=0.3, **settings),
+            {"direction": cl.Adam(**settings), "decoupled_weight_decay": 0.3},
+            (*SHAPES, (7,), ()),
+        )
+
+    def test_adam_with_its_own_weight_decay(self) -> None:
+        assert_equal_paths(
+            lambda own: torch.optim.Adam(own, lr=0.01, weight_decay=0.3),
+            {"direction": "adam", "weight_decay": 0.3},
+        )
+
+    def test_muon_with_products_in_float32(self) -> None:
+        assert_equal_paths(
+            lambda own: literal.Muon(own, 0.01, 0.1, "original"),
+            {"direction": "polar", "decoupled_weight_decay": 0.1},
+        )
+        assert_equal_paths(
+            lambda own: literal.Muon(own, 0.01, 0.0, "match_rms_adamw"),
+            {"direction": cl.Polar(adjust="match_rms_adamw")},
+        )
+
+    def test_the_twin_of_muon_is_torchs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        muon = getattr(torch.optim, "Muon", None)
+        if muon is None:
+            pytest.skip("this torch has no Muon")
+        # Its products are in bfloat16, which some processors have no instructions for.
+        monkeypatch.setattr(Tensor, "bfloat16", lambda own: own.clone())
+        expected, found = weights(), weights()
+        follow(muon(expected, lr=0.01, weight_decay=0.1), expected)
+        follow(literal.Muon(found, 0.01, 0.1, "original"), found)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one.detach(), other.detach(), rtol=0, atol=1e-5)
+
+    def test_lion(self) -> None:
+        assert_equal_paths(
+            lambda own: literal.Lion(own, 0.01, (0.9, 0.99), 0.2),
+            {"direction": "sign", "decoupled_weight_decay": 0.2},
+        )
+
+    def test_rows_of_unit_norm_along_adam_are_normalised_after_each_step(self) -> None:
+        constraint = cl.Sphere(1.0, equality=True)
+        assert_equal_paths(
+            lambda own: literal.NormalisedAdam(own, 0.01, relative=False),
+            {"direction": "adam", "constraint": constraint},
+        )
+        assert_equal_paths(
+            lambda own: literal.NormalisedAdam(own, 0.01, relative=True),
+            {"direction": cl.Adam(relative=True), "constraint": constraint},
+        )
+
+    @pytest.mark.parametrize("kind", ["adam", "polar"])
+    def test_hyperball(self, kind: str) -> None:
+        direction = cl.Adam(relative=True) if kind == "adam" else cl.Polar(relative=True)
+        constraint = cl.Sphere("initial", equality=True, dim=None)
+        assert_equal_paths(
+            lambda own: literal.Hyperball(own, 0.01, kind),
+            {"direction": direction, "constraint": constraint},
+        )
+
+    def test_a_kernel_of_a_convolution_is_a_matrix(self) -> None:
+        (kernel,), (matrix,) = weights([(6, 2, 1, 2)]), weights([(6, 4)])
+        follow(cl.CoLA([kernel], lr=0.01, direction="polar"), [kernel], 5)
+        follow(cl.CoLA([matrix], lr=0.01, direction="polar"), [matrix], 5)
+        torch.testing.assert_close(kernel.flatten(1), matrix)
+
+    @pytest.mark.parametrize("polar", [cl.Polar(blocks=3), cl.Polar(batch_dims=1)])
+    def test_blocks_and_stacks_are_matrices_of_their_own(self, polar: cl.Polar) -> None:
+        shape = (6, 4) if polar.blocks else (3, 2, 4)
+        (whole,) = weights([shape])
+        parts = [nn.Parameter(part.clone()) for part in whole.detach().reshape(3, 2, 4)]
+        follow(cl.CoLA([whole], lr=0.01, direction=polar), [whole], 5)
+        draw = torch.Generator().manual_seed(7)
+        optimizer = cl.CoLA(parts, lr=0.01, direction="polar")
+        for step in range(5):
+            slope = torch.cat([p.detach() for p in parts]).view(shape)
+            slope = (slope + torch.randn(shape, generator=draw)).reshape(3, 2, 4)
+            for part, own in zip(parts, slope, strict=True):
+                part.grad = own.clone()
+            optimizer.param_groups[0]["lr"] = 0.01 * (1.0 + math.cos(math.pi * step / 5))
+            optimizer.step()
+        torch.testing.assert_close(torch.stack(list(parts)), whole.view(3, 2, 4))
+
+
+class TestTheTangentPolarFactor:
+    @pytest.mark.parametrize("shape", [(40, 4), (128, 16), (12, 12)])
+    def test_it_is_the_best_tangent_vector_of_norm_one(self, shape: tuple[int, int]) -> None:
+        torch.manual_seed(0)
+        weight = torch.linalg.qr(torch.randn(2, *shape, dtype=torch.float64))[0]
+        slope = torch.randn_like(weight)
+        found = tangent_polar(weight, slope, rounds=200)
+        tangency = weight.mT @ found + found.mT @ weight
+        assert float(tangency.abs().max()) < 1e-10
+        sizes = torch.linalg.svdvals(found)
+        assert float(sizes.max()) < 1.0 + 1e-9 and float(sizes.mean()) > 0.99
+        # The gain of no other tangent vector of norm 1 is larger.
+        gain = (found * slope).sum(dim=(1, 2))
+        for _ in range(50):
+            other = torch.randn_like(weight)
+            other = other - weight @ (weight.mT @ other + other.mT @ weight) / 2
+            other = found + 0.1 * other
+            other = other - weight @ (weight.mT @ other + other.mT @ weight) / 2
+            other = other / torch.linalg.matrix_norm(other, 2)[:, None, None]
+            assert bool(((other * slope).sum(dim=(1, 2)) <= gain * (1.0 + 1e-3)).all())
+
+    def test_it_gains_as_much_as_dual_ascent(self) -> None:
+        torch.manual_seed(1)
+        weight = torch.linalg.qr(torch.randn(64, 10, dtype=torch.float64))[0]
+        slope = torch.randn_like(weight)
+        expected = literal.manifold_muon(weight, slope / slope.norm(), 400)
+        found = tangent_polar(weight[None], slope[None])[0]
+        assert float((weight.T @ found + found.T @ weight).abs().max()) < 1e-12
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-3)
+
+    @pytest.mark.parametrize("shape", [(6, 4), (7, 7), (5, 4), (3, 3)])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_where_there_is_no_slope_there_is_no_move(
+        self, shape: tuple[int, int], dtype: torch.dtype
+    ) -> None:
+        """A skew matrix of odd size is singular, and few rows leave little room."""
+        for seed in range(20):
+            torch.manual_seed(seed)
+            weight = torch.linalg.qr(torch.randn(1, *shape, dtype=dtype))[0]
+            slope = torch.randn_like(weight)
+            found = tangent_polar(weight, slope)
+            nearby = tangent_polar(weight, slope * (1.0 + torch.finfo(dtype).eps))
+            assert float(torch.linalg.matrix_norm(found, 2)) < 1.2
+            limit = 1e5 * torch.finfo(dtype).eps
+            torch.testing.assert_close(found, nearby, rtol=0, atol=limit)
+        same = tangent_polar(weight, weight.clone())  # all of it is normal
+        assert float(same.norm()) < 1.2 * shape[1] ** 0.5
+
+    def test_float32_is_tangent_to_rounding(self) -> None:
+        torch.manual_seed(0)
+        weight = torch.linalg.qr(torch.randn(3, 64, 48))[0]
+        found = tangent_polar(weight, torch.randn_like(weight))
+        assert float((weight.mT @ found + found.mT @ weight).abs().max()) < 2e-6
+
+
+def grouped(model: nn.Module, constraint: str, direction: str) -> list[dict[str, Any]]:
+    """Matrices with a direction and a constraint, the rest along Adam."""
+    named = dict(model.named_parameters())
+    own = {"params": [named[n] for n in WEIGHTS], "constraint": CONSTRAINTS[constraint]()}
+    rest = {"params": [p for n, p in named.items() if n not in WEIGHTS], "direction": "adam"}
+    return [{**own, "direction": DIRECTIONS[direction]()}, rest]
+
+
+def run(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> None:
+    for step in steps:
+        backward(model, step)
+        optimizer.step()
+
+
+class TestUnderEveryGeometry:
+    @every_constraint
+    @every_direction
+    @pytest.mark.parametrize("momentum", [0.0, 0.8])
+    def test_weights_stay_on_the_manifold(
+        self, constraint: str, direction: str, momentum: float
+    ) -> None:
+        if constraint == "general of two" and "relative" in direction:
+            pytest.skip("one manifold of two weights")
+        model = network()
+        start = [p.detach().clone() for p in model.parameters()]
+        optimizer = cl.CoLA(grouped(model, constraint, direction), lr=0.01, momentum=momentum)
+        run(model, optimizer, range(20))
+        for own in optimizer.violation():
+            assert own.residual < 1e-6
+        assert all(bool((p != s).any()) for p, s in zip(model.parameters(), start, strict=True))
+
+    @every_constraint
+    @every_direction
+    def test_kernels_and_formulas_agree(self, constraint: str, direction: str) -> None:
+        models = [network(), network()]
+        for model, fused in zip(models, (None, False), strict=True):
+            own = grouped(model, constraint, direction)
+            run(model, cl.CoLA(own, lr=0.01, fused=fused), range(10))
+        for one, other in zip(*(model.parameters() for model in models), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+
+    @every_constraint
+    @every_direction
+    def test_a_saved_run_goes_on_bit_for_bit(self, constraint: str, direction: str) -> None:
+        model = network()
+        optimizer = cl.CoLA(grouped(model, constraint, direction), lr=0.01)
+        run(model, optimizer, range(5))
+        file = io.BytesIO()
+        torch.save(optimizer.state_dict(), file)
+        file.seek(0)
+        other = copy.deepcopy(model)
+        again = cl.CoLA(grouped(other, constraint, direction), lr=0.5)
+        again.load_state_dict(torch.load(file, weights_only=True))
+        run(model, optimizer, range(5, 10))
+        run(other, again, range(5, 10))
+        for one, two in zip(model.parameters(), other.parameters(), strict=True):
+            assert torch.equal(one, two)
+
+    @every_constraint
+    @every_direction
+    def test_members_of_an_ensemble_are_cola(self, constraint: str, direction: str) -> None:
+        settings: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.1}
+
+        def method(model: nn.Module) -> cl.CoLA:
+            return cl.CoLA(grouped(model, constraint, direction), **settings)
+
+        ensemble = cl.Ensemble(lambda seed: network(seed), [3, 8], method=method)
+        inputs, targets = torch.randn(8, 4).double(), torch.randn(8, 1).double()
+        loss = nn.functional.mse_loss
+        for _ in range(6):
+            ensemble.step(loss, inputs, targets, shared=True)
+        for index, seed in enumerate((3, 8)):
+            model = network(seed)
+            optimizer = method(model)
+            for _ in range(6):
+                optimizer.zero_grad()
+                loss(model(inputs), targets).backward()
+                optimizer.step()
+            for name, expected in model.named_parameters():
+                found = ensemble.member(index).get_parameter(name)
+                torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+
+    @every_direction
+    def test_slow_groups_of_multirate_use_a_gradient_once(self, direction: str) -> None:
+        whole, parts = network(), network()
+        one = cl.CoLA([{**grouped(whole, "unconstrained", direction)[0]}], lr=0.01)
+        slow = cl.CoLA([{**grouped(parts, "unconstrained", direction)[0]}], lr=0.01)
+        fast = torch.optim.SGD(parts[4].parameters(), lr=0.0)
+        multirate = cl.Multirate(fast, slow, period=4)
+        backward(whole, 0)
+        one.step()
+        for _ in range(4):
+            backward(parts, 0)
+            multirate.step()
+        for name in WEIGHTS:
+            expected, found = whole.get_parameter(name), parts.get_parameter(name)
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+    @every_direction
+    def test_half_precision_has_float32_memory(self, direction: str) -> None:
+        (weight,) = weights([(6, 4)])
+        half = nn.Parameter(weight.detach().bfloat16())
+        full = nn.Parameter(half.detach().float())
+        for own in (half, full):
+            optimizer = cl.CoLA([own], lr=1e-4, direction=DIRECTIONS[direction]())
+            for step in range(20):
+                draw = torch.Generator().manual_seed(step)
+                own.grad = torch.randn(6, 4, generator=draw).bfloat16().to(own.dtype)
+                optimizer.step()
+        kept = {k: v.dtype for k, v in cl.CoLA([half], lr=1.0).state[half].items()}
+        assert kept["master"] is torch.float32
+        torch.testing.assert_close(half.detach(), full.detach().bfloat16(), rtol=0.02, atol=0.02)
+
+
+class TestChanges:
+    def test_another_direction_starts_afresh(self) -> None:
+        (weight,) = weights([(6, 4)])
+        optimizer = cl.CoLA([weight], lr=0.01, direction="sign")
+        follow(optimizer, [weight], 5)
+        optimizer.param_groups[0]["direction"] = cl.Adam()
+        (other,) = weights([(6, 4)])
+        other.data.copy_(weight.data)
+        follow(optimizer, [weight], 5)
+        assert sorted(k for k in optimizer.state[weight] if k.startswith("direction_")) == [
+            "direction_mean",
+            "direction_since",
+            "direction_square",
+        ]
+        follow(cl.CoLA([other], lr=0.01, direction="adam"), [other], 5)
+        torch.testing.assert_close(weight, other)
+
+    def test_a_gradient_again_lets_go_of_the_memory(self) -> None:
+        (weight,) = weights([(6, 4)])
+        optimizer = cl.CoLA([weight], lr=0.01, direction="adam")
+        follow(optimizer, [weight], 2)
+        optimizer.param_groups[0]["direction"] = cl.Gradient()
+        follow(optimizer, [weight], 2)
+        assert not [k for k in optimizer.state[weight] if k.startswith("direction_")]
+
+
+class Broken(cl.Direction):
+    """One that breaks off after some steps."""
+
+    keeps = ("sum",)
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def update(
+        self, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int
+    ) -> Tensor:
+        memory["sum"].add_(gradient)
+        if step < 3:
+            return memory["sum"]
+        return {"shape": gradient[:1], "nan": gradient * math.nan}[self.how]
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("how", ["shape", "nan"])
+    def test_a_direction_that_breaks_changes_nothing(self, how: str) -> None:
+        weight, bias = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(2))
+        groups = [{"params": [bias]}, {"params": [weight], "direction": Broken(how)}]
+        optimizer = cl.CoLA(groups, lr=0.1)
+        follow(optimizer, [bias, weight], 2)
+        weights_before = [weight.detach().clone(), bias.detach().clone()]
+        kept = optimizer.state_dict()
+        words = "is not finite" if how == "nan" else r"of shape \(1, 2\) .* of shape \(3, 2\)"
+        with pytest.raises(ValueError, match=f"direction made an update .*{words}"):
+            follow(optimizer, [bias, weight], 1)
+        assert torch.equal(weight, weights_before[0]) and torch.equal(bias, weights_before[1])
+        now = optimizer.state_dict()["state"]
+        for key, entry in kept["state"].items():
+            assert all(torch.equal(value, now[key][name]) for name, value in entry.items())
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"direction": "adamw"}, "direction must be one of .*'adam'.* got 'adamw'"),
+            ({"direction": 3}, "direction must be one of .* got 3"),
+            ({"direction": "adam", "temperature": 0.1}, r"temperature=0.1 with direction Adam"),
+            (
+                {"direction": "adam", "thermostat": "adaptive"},
+                "thermostat='adaptive' with direction Adam",
+            ),
+            (
+                {"momentum": 0.9, "decoupled_weight_decay": 0.1},
+                "decoupled_weight_decay=0.1 needs momentum=0",
+            ),
+            ({"decoupled_weight_decay": -1.0}, "decoupled_weight_decay must be at least 0"),
+            ({"direction": "polar"}, r"direction 'polar' needs matrices, got .* shape \(2,\)"),
+        ],
+    )
+    def test_it_is_named(self, options: dict[str, Any], words: str) -> None:
+        bias = nn.Parameter(torch.ones(2))
+        with pytest.raises((ValueError, TypeError), match=words):
+            cl.CoLA([bias], lr=0.1, **options)
+        assert torch.equal(bias, torch.ones(2))
+
+    @pytest.mark.parametrize(
+        ("make", "words"),
+        [
+            (lambda: cl.Adam(betas=(0.9, 1.0)), "betas must be two numbers"),
+            (lambda: cl.Adam(betas=0.9), "betas must be two numbers"),  # type: ignore[arg-type]
+            (lambda: cl.Adam(eps=-1.0), "eps must be at least 0"),
+            (lambda: cl.Sign(betas=(-0.1, 0.5)), "betas must be two numbers"),
+            (lambda: cl.Polar(momentum=1.0), "momentum must be at least 0 and below 1"),
+            (lambda: cl.Polar(steps=0), "steps must be"),
+            (lambda: cl.Polar(adjust="mine"), "adjust must be one of"),
+        ],
+    )
+    def test_numbers_of_directions_are_checked(
+        self, make: Callable[[], object], words: str
+    ) -> None:
+        with pytest.raises((ValueError, TypeError), match=words):
+            make()
+
+    def test_a_temperature_that_is_written_later_is_refused(self) -> None:
+        (weight,) = weights([(6, 4)])
+        optimizer = cl.CoLA([weight], lr=0.01, direction="adam")
+        follow(optimizer, [weight], 2)
+        optimizer.param_groups[0]["temperature"] = 1e-3
+        before = weight.detach().clone()
+        with pytest.raises(ValueError, match=r"temperature=0\.001 with direction"):
+            follow(optimizer, [weight], 1)
+        assert torch.equal(weight, before)
+
+    def test_a_state_of_another_direction_is_refused(self) -> None:
+        (weight,) = weights([(6, 4)])
+        optimizer = cl.CoLA([weight], lr=0.01, direction="adam")
+        follow(optimizer, [weight], 1)
+        other = cl.CoLA(weights([(6, 4)]), lr=0.01, direction="sign")
+        with pytest.raises(ValueError, match=r"direction .*Adam.* optimizer has .*Sign"):
+            other.load_state_dict(optimizer.state_dict())
+
+    def test_an_ensemble_keeps_its_direction(self) -> None:
+        ensemble = cl.Ensemble(network, [1, 2], lr=0.01, direction="adam")
+        with pytest.raises(ValueError, match="chosen when the ensemble is made"):
+            ensemble.set(direction="sign")

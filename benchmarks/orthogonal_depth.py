@@ -38,8 +38,8 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 DEPTHS = (5, 10, 20, 30)
 SCALES: dict[str, float | None] = {"free": None, "1": 1.0, "√2": math.sqrt(2.0)}
 RATES = {
-    "gradient": (0.003, 0.01, 0.03, 0.1),
-    "adam": (0.0003, 0.001, 0.003, 0.01),
+    "gradient": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
+    "adam": (0.0001, 0.0003, 0.001, 0.003, 0.01),
 }
 """SGD with momentum 0.9, and Adam's direction without momentum of the dynamics."""
 Data = tuple[tuple[Tensor, Tensor], ...]

@@ -90,10 +90,12 @@ const MAKERS = { number: numberControl, choice: choiceControl, flag: flagControl
 export class Controls {
   constructor(place, section, fields, live, send) {
     this.controls = {};
+    this.hints = {};
     for (const [name, field] of Object.entries(fields)) {
       if (!MAKERS[field.type]) continue;
       const control = MAKERS[field.type](`${section}-${name}`, field, (value, complaint) => send(name, value, complaint));
-      if (field.hint) control.row.title = field.hint;
+      this.hints[name] = field.hint;
+      control.row.title = field.hint;
       control.row.classList.toggle("is-live", live.includes(name));
       control.row.dataset.field = name;
       this.controls[name] = control;
@@ -103,6 +105,13 @@ export class Controls {
 
   set(values) {
     for (const [name, control] of Object.entries(this.controls)) control.set(values[name]);
+  }
+
+  /** A control that means nothing now cannot be moved, and says why. */
+  disable(name, words) {
+    const { row } = this.controls[name];
+    for (const input of row.querySelectorAll("input, select")) input.disabled = Boolean(words);
+    row.title = words || this.hints[name];
   }
 
   show(names) {

@@ -147,13 +147,14 @@ def test_a_direction_takes_the_temperature_away(
     assert settles(running, "a", "direction", direction)
     assert record(running)["start"]["a"]["tau"] == 0
     assert page.page.is_disabled("#a-tau")
-    assert "gradient" in str(page.page.get_attribute("[data-field=tau]", "title"))
+    assert "only along the gradient" in str(page.page.text_content("label[for=a-tau]"))
     assert str(page.page.text_content("#name-a")) == f"CoLA along {direction}"
     page.page.click("#step-many")
     page.wait("Number(document.body.dataset.steps) === 100")
     page.choose("a-direction", "gradient")
     assert settles(running, "a", "direction", "gradient")
     assert page.page.is_enabled("#a-tau")
+    assert page.page.text_content("label[for=a-tau]") == "Temperature τ"
     assert notice(page) == ""
 
 

@@ -90,12 +90,12 @@ const MAKERS = { number: numberControl, choice: choiceControl, flag: flagControl
 export class Controls {
   constructor(place, section, fields, live, send) {
     this.controls = {};
-    this.hints = {};
+    this.labels = {};
     for (const [name, field] of Object.entries(fields)) {
       if (!MAKERS[field.type]) continue;
       const control = MAKERS[field.type](`${section}-${name}`, field, (value, complaint) => send(name, value, complaint));
-      this.hints[name] = field.hint;
-      control.row.title = field.hint;
+      this.labels[name] = field.label;
+      if (field.hint) control.row.title = field.hint;
       control.row.classList.toggle("is-live", live.includes(name));
       control.row.dataset.field = name;
       this.controls[name] = control;
@@ -107,11 +107,11 @@ export class Controls {
     for (const [name, control] of Object.entries(this.controls)) control.set(values[name]);
   }
 
-  /** A control that means nothing now cannot be moved, and says why. */
+  /** A number that means nothing now cannot be moved, and its label says why. */
   disable(name, words) {
     const { row } = this.controls[name];
-    for (const input of row.querySelectorAll("input, select")) input.disabled = Boolean(words);
-    row.title = words || this.hints[name];
+    for (const input of row.querySelectorAll("input")) input.disabled = Boolean(words);
+    row.querySelector("label").textContent = this.labels[name] + (words && ` (${words})`);
   }
 
   show(names) {

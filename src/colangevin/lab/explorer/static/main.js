@@ -53,7 +53,7 @@ function showSettings() {
     const values = spec[section] ?? spec.a;
     controls[section].set(values);
     controls[section].show(usedNames(choices, section, values).filter((name) => fits(section, name)));
-    if (section === "a" || section === "b") controls[section].disable("tau", cold(values) ? "τ is 0: only steps along the gradient go with a temperature." : "");
+    if (section === "a" || section === "b") controls[section].disable("tau", cold(values) ? "only along the gradient" : "");
     if (section === "a" || section === "b") find(`name-${section}`).textContent = title(values);
   }
   find("compare").checked = Boolean(spec.b);

@@ -83,7 +83,8 @@ def optimizer(model: nn.Module, method: Mapping[str, Any]) -> Optimizer:
     Args:
         model: a network.
         method: ``kind`` and ``h``, and what the kind needs: ``sigma`` (σ, or σ_A), ``tau``
-            (τ₁), ``tau2``, ``gamma`` (γ₁ of LOL, γ₂ of AdLaLa), ``epsilon``, ``momentum``.
+            (τ₁), ``tau2``, ``gamma`` (γ₁ of LOL, γ₂ of AdLaLa), ``epsilon``, ``equation`` of
+            AdLaLa, ``momentum``.
 
     Example:
         >>> model = network({"hidden": 5})
@@ -111,6 +112,7 @@ def optimizer(model: nn.Module, method: Mapping[str, Any]) -> Optimizer:
             temperature=method["tau"],
             friction=method["gamma"],
             langevin_temperature=method.get("tau2"),
+            equation=method.get("equation", "2.58"),
         )
     raise ValueError(f"unknown kind of method {kind!r}")
 

@@ -320,8 +320,8 @@ EXPERIMENT = Experiment(
     table=table,
     claims=claims,
     note="The grid of 8 × 8 is ours; the thesis does not state its own. (3.31) as printed has the "
-    "friction εξ, (2.58) has ξ. The lines over ε and τ₂ have AdLaLa's defaults (h = 0.15, γ₂ = 0.1, "
-    "τ₁ = τ₂ = 1e-4, σ_A = 0.01, ε = 0.1) for the rest. Every value has seeds of its own, so values "
-    "differ in data and first weights, too; their means are compared",
+    "friction εξ, (2.58) has ξ. The lines over ε and τ₂ have AdLaLa's defaults (h = 0.15, "
+    "γ₂ = 0.1, τ₁ = τ₂ = 1e-4, σ_A = 0.01, ε = 0.1) for the rest. Every value has seeds of its "
+    "own, so values differ in data and first weights, too; their means are compared",
     times={"smoke": "8 s", "laptop": "8 min", "full": "50 min"},
 )

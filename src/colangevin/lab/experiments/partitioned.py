@@ -63,17 +63,18 @@ def draw_points(settings: Settings, seeds: Sequence[int]) -> Points:
 
 
 def network(settings: Settings) -> nn.Sequential:
-    """A network with torch's first weights, or Gaussian ones of a deviation.
+    """A network with torch's first weights, or Gaussian ones of a deviation; torch's biases.
 
     Example:
-        >>> network({"hidden": 5, "initial": 0.01})[0].weight.shape
+        >>> network({"hidden": 5, "weights": 0.01})[0].weight.shape
         torch.Size([5, 2])
     """
     model = mlp(2, [settings["hidden"]], 1)
-    deviation = settings.get("initial")
+    deviation = settings.get("weights")
     if deviation is not None:
         for parameter in model.parameters():
-            nn.init.normal_(parameter, std=deviation)
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=deviation)
     return model
 
 

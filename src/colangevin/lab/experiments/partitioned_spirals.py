@@ -66,15 +66,15 @@ SCALES: dict[str, dict[str, Any]] = {
 ADLALA = {"kind": "adlala", "h": 0.25, "sigma": 0.01, "tau": 1e-4, "gamma": 0.1, "epsilon": 0.05}
 TWO_TURNS_ADLALA = {**ADLALA, "gamma": 0.5, "epsilon": 0.1}
 REGIONS: dict[str, dict[str, Any]] = {
-    "adam": {"label": "Adam", "initial": 0.5, "method": {"kind": "adam", "h": 0.005}},
+    "adam": {"label": "Adam", "weights": 0.5, "method": {"kind": "adam", "h": 0.005}},
     "adlala": {
         "label": "AdLaLa",
-        "initial": 0.01,
+        "weights": 0.01,
         "method": {**ADLALA, "h": 0.1, "gamma": 0.03, "tau2": 1e-5, "epsilon": 0.1},
     },
     "adlala-printed": {
         "label": "AdLaLa, (3.31)",
-        "initial": 0.01,
+        "weights": 0.01,
         "method": {
             **ADLALA,
             "h": 0.1,
@@ -86,21 +86,21 @@ REGIONS: dict[str, dict[str, Any]] = {
     },
 }
 ROBUST: dict[str, dict[str, Any]] = {
-    "sgd": {"label": "SGD, Gaussian", "initial": 0.01, "method": {"kind": "sgd", "h": 0.25}},
+    "sgd": {"label": "SGD, Gaussian", "weights": 0.01, "method": {"kind": "sgd", "h": 0.25}},
     "adam-gaussian": {
         "label": "Adam, Gaussian",
-        "initial": 0.01,
+        "weights": 0.01,
         "method": {"kind": "adam", "h": 0.005},
     },
     "adam": {"label": "Adam, PyTorch", "method": {"kind": "adam", "h": 0.005}},
     "lol": {
         "label": "LOL, Gaussian",
-        "initial": 0.01,
+        "weights": 0.01,
         "method": {"kind": "lol", "h": 0.25, "gamma": 0.01, "tau": 1e-3},
     },
     "adlala-gaussian": {
         "label": "AdLaLa, Gaussian",
-        "initial": 0.01,
+        "weights": 0.01,
         "method": TWO_TURNS_ADLALA,
     },
     "adlala": {"label": "AdLaLa, PyTorch", "method": TWO_TURNS_ADLALA},

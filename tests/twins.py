@@ -3,6 +3,7 @@
 Weights are laid out here without the library's help, so that its layout is tested as well.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,17 @@ import torch
 from torch import Tensor
 
 import reference as ref
-from colangevin import Circle, Constraint, General, Massive, Orthogonal, Sphere, Unconstrained
+from colangevin import (
+    Box,
+    Circle,
+    Constraint,
+    General,
+    Massive,
+    NonNegative,
+    Orthogonal,
+    Sphere,
+    Unconstrained,
+)
 from registry import Case
 
 Tensors = list[Tensor]
@@ -31,6 +42,8 @@ class Twin:
     unit: float = 1.0
     flat: bool = False
     angular: float | Tensor | None = None
+    cold: list[ref.Pieces] | None = None
+    """The pieces at temperature 0, where they are others."""
 
     def states(self, weights: Tensors) -> list[ref.State]:
         """At rest."""
@@ -106,6 +119,16 @@ def unconstrained_twin(case: Case) -> Twin:
     return Twin([ref.unconstrained_pieces()], lambda ws: list(ws))
 
 
+def box_twin(case: Case) -> Twin:
+    constraint = case.make()
+    assert isinstance(constraint, Box)
+    low = -math.inf if constraint.low is None else constraint.low
+    high = math.inf if constraint.high is None else constraint.high
+    walls = [torch.as_tensor(x, dtype=torch.float64).expand(case.shapes[0]) for x in (low, high)]
+    warm, cold = ref.box_pieces(*walls, cold=False), ref.box_pieces(*walls, cold=True)
+    return Twin([warm], lambda ws: list(ws), cold=[cold])
+
+
 def circle_twin(case: Case) -> Twin:
     bound = case.bound()
     assert isinstance(bound, Circle) and not isinstance(bound.radius, str)
@@ -175,6 +198,8 @@ def general_twin(case: Case) -> Twin:
 
 
 TWINS: dict[type[Constraint], Callable[[Case], Twin]] = {
+    Box: box_twin,
+    NonNegative: box_twin,
     Massive: massive_twin,
     Unconstrained: unconstrained_twin,
     Circle: circle_twin,

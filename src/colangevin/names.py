@@ -3,10 +3,12 @@
 Add a name here, as an import and in ``__all__``: ``colangevin.Name`` then works.
 """
 
+from colangevin.constraints import Box as Box
 from colangevin.constraints import Circle as Circle
 from colangevin.constraints import Constraint as Constraint
 from colangevin.constraints import General as General
 from colangevin.constraints import Massive as Massive
+from colangevin.constraints import NonNegative as NonNegative
 from colangevin.constraints import Orthogonal as Orthogonal
 from colangevin.constraints import Sphere as Sphere
 from colangevin.constraints import State as State
@@ -67,6 +69,7 @@ __all__ = [
     "AdLaLa",
     "Adam",
     "AdaptiveLangevin",
+    "Box",
     "Circle",
     "CoLA",
     "ColangevinError",
@@ -83,6 +86,7 @@ __all__ = [
     "LangevinInLayers",
     "Massive",
     "Multirate",
+    "NonNegative",
     "Orthogonal",
     "Polar",
     "Prediction",

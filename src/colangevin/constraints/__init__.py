@@ -4,6 +4,8 @@ from colangevin.constraints.base import Constraint as Constraint
 from colangevin.constraints.base import Outcome as Outcome
 from colangevin.constraints.base import State as State
 from colangevin.constraints.base import Vector as Vector
+from colangevin.constraints.box import Box as Box
+from colangevin.constraints.box import NonNegative as NonNegative
 from colangevin.constraints.circle import Circle as Circle
 from colangevin.constraints.general import General as General
 from colangevin.constraints.orthogonal import Orthogonal as Orthogonal
@@ -12,10 +14,12 @@ from colangevin.constraints.unconstrained import Massive as Massive
 from colangevin.constraints.unconstrained import Unconstrained as Unconstrained
 
 __all__ = [
+    "Box",
     "Circle",
     "Constraint",
     "General",
     "Massive",
+    "NonNegative",
     "Orthogonal",
     "Outcome",
     "Sphere",

@@ -63,6 +63,7 @@ def readings(optimizer: Any) -> dict[str, float]:
     """The numbers to watch, for each parameter group: "quantity/group".
 
     - "violation": max |g| relative to the constraint's scale, of constrained groups.
+    - "at_bound": the share of weights, or rows, at their bound, of constrained groups.
     - "temperature": τ as it is set now.
     - "kinetic_temperature": pᵀp/N, of groups with momenta that have moved. One reading scatters.
     - "friction": γ, or the friction variable of an adaptive thermostat, of underdamped groups.
@@ -79,7 +80,7 @@ def readings(optimizer: Any) -> dict[str, float]:
         >>> groups = cl.parameter_groups(torch.nn.Linear(2, 2), {"weight": cl.Orthogonal()})
         >>> numbers = readings(cl.CoLA(groups, step_size=0.1, friction=2.0, temperature=1e-4))
         >>> sorted(numbers)[:3]
-        ['friction/unconstrained', 'friction/weight', 'temperature/unconstrained']
+        ['at_bound/weight', 'friction/unconstrained', 'friction/weight']
         >>> numbers["friction/weight"], numbers["violation/weight"] < 1e-6
         (2.0, True)
     """
@@ -90,7 +91,8 @@ def readings(optimizer: Any) -> dict[str, float]:
         raise TypeError(f"optimizer must be a CoLA or a Multirate of them, got {kind}")
     for prefix, part in parts:
         names = _names(prefix, part)
-        for values in (_violations(part), _temperatures(part), _kinetic(part), _frictions(part)):
+        readers = (_temperatures, _kinetic, _frictions)
+        for values in (*_violations(part), *(reader(part) for reader in readers)):
             quantity, *numbers = values
             for name, number in zip(names, numbers, strict=True):
                 if number is not None:
@@ -107,11 +109,14 @@ def _names(prefix: str, optimizer: CoLA) -> list[str]:
     return found
 
 
-def _violations(optimizer: CoLA) -> list[Any]:
-    pairs = zip(optimizer.param_groups, optimizer.violation(), strict=True)
-    free = [isinstance(group["constraint"], Unconstrained) for group in optimizer.param_groups]
-    residuals = [violation.residual for _, violation in pairs]
-    return ["violation", *(None if f else r for f, r in zip(free, residuals, strict=True))]
+def _violations(optimizer: CoLA) -> list[list[Any]]:
+    groups = optimizer.param_groups
+    free = [isinstance(group["constraint"], Unconstrained) for group in groups]
+    found = list(zip(free, optimizer.violation(), strict=True))
+    return [
+        ["violation", *(None if f else v.residual for f, v in found)],
+        ["at_bound", *(None if f else v.at_bound for f, v in found)],
+    ]
 
 
 def _temperatures(optimizer: CoLA) -> list[Any]:

@@ -1,0 +1,53 @@
+"""Walls, written out literally: one number, one wall and one reflection at a time, in float64.
+
+At a temperature above 0 a wall reflects, at 0 it stops what runs into it. ``reference`` re-exports
+what is here.
+"""
+
+import torch
+from torch import Tensor
+
+from reference_words import Pieces, euler_maruyama, ornstein_uhlenbeck
+
+# Box: (q, p), everything elementwise.
+
+
+def box_reflection(q: float, p: float, low: float, high: float) -> tuple[float, float]:
+    """A straight path between mirrors that would end at q: where it ends, and its momentum."""
+    while q < low or q > high:
+        wall = low if q < low else high
+        q, p = 2.0 * wall - q, -p
+    return q, p
+
+
+def box_stop(q: float, p: float, low: float, high: float) -> tuple[float, float]:
+    """A path that ends at the wall that it reaches, and loses its momentum there."""
+    if q < low:
+        return low, 0.0
+    if q > high:
+        return high, 0.0
+    return q, p
+
+
+def box_moved(q: Tensor, p: Tensor, low: Tensor, high: Tensor, cold: bool) -> tuple[Tensor, Tensor]:
+    """Each entry by itself, from where it would be without walls."""
+    rule = box_stop if cold else box_reflection
+    entries = zip(*(t.reshape(-1).tolist() for t in (q, p, low, high)), strict=True)
+    found = torch.tensor([rule(*entry) for entry in entries], dtype=torch.float64)
+    return found[:, 0].reshape(q.shape), found[:, 1].reshape(q.shape)
+
+
+def box_pieces(low: Tensor, high: Tensor, cold: bool) -> Pieces:
+    """State ``(q, p)``."""
+    return Pieces(
+        a=lambda s, h: box_moved(s[0] + h * s[1], s[1], low, high, cold),
+        b=lambda s, gradient, h: (s[0], s[1] - h * gradient),
+        o=lambda s, h, friction, tau, r: (s[0], ornstein_uhlenbeck(s[1], h, friction, tau, r[0])),
+        overdamped=lambda s, gradient, h, tau, r: (
+            box_moved(euler_maruyama(s[0], gradient, h, tau, r[0]), s[1], low, high, cold)[0],
+            s[1],
+        ),
+        residual=lambda s: torch.maximum(low - s[0], s[0] - high).clamp_min(0.0),
+        cotangency=lambda s: torch.zeros(0, dtype=s[0].dtype),
+        position=lambda s: s[0],
+    )

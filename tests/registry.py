@@ -20,6 +20,7 @@ from colangevin import (
     Massive,
     NonNegative,
     Orthogonal,
+    Simplex,
     Sphere,
     State,
     Unconstrained,
@@ -50,6 +51,10 @@ def beyond(radius: float | Tensor) -> Callable[[Tensor], Tensor]:
 def outside(low: float | Tensor, high: float | Tensor) -> Callable[[Tensor], Tensor]:
     """How far a weight is beyond the walls."""
     return lambda w: torch.maximum(low - w, w - high).clamp_min(0.0).max()
+
+
+def off_simplex(dim: int) -> Callable[[Tensor], Tensor]:
+    return lambda w: torch.maximum((w.sum(dim=dim) - 1.0).abs().max(), (-w).max())
 
 
 def norms(w: Tensor, dim: int) -> Tensor:
@@ -262,6 +267,18 @@ CASES = [
         outside(0.0, math.inf),
         share=LAYOUT,
         around=(1.0, 0.2),
+    ),
+    Case("simplex", Simplex, ((2, 3),), off_simplex(-1), around=(0.3, 0.05)),
+    Case(
+        "simplex_inner",
+        lambda: Simplex(dim=1),
+        ((2, 3, 2),),
+        off_simplex(1),
+        share=LAYOUT,
+        around=(0.3, 0.05),
+    ),
+    Case(
+        "simplex_vector", Simplex, ((4,),), off_simplex(0), share=LAYOUT, around=(0.3, 0.05)
     ),
     Case("sphere", lambda: Sphere(0.8), ((2, 3),), beyond_norm(0.8)),
     Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((2, 3),), off_norm(1.3)),

@@ -20,6 +20,7 @@ from colangevin import (
     Massive,
     NonNegative,
     Orthogonal,
+    Simplex,
     Sphere,
     Unconstrained,
 )
@@ -129,6 +130,19 @@ def box_twin(case: Case) -> Twin:
     return Twin([warm], lambda ws: list(ws), cold=[cold])
 
 
+def simplex_twin(case: Case) -> Twin:
+    constraint = case.make()
+    assert isinstance(constraint, Simplex)
+
+    def lay(ws: Tensors) -> Tensors:
+        rows = ws[0].movedim(constraint.dim, -1)
+        return list(rows.reshape(-1, rows.shape[-1]))
+
+    count = math.prod(case.shapes[0]) // case.shapes[0][constraint.dim]
+    warm, cold = ref.simplex_pieces(cold=False), ref.simplex_pieces(cold=True)
+    return Twin([warm] * count, lay, cold=[cold] * count)
+
+
 def circle_twin(case: Case) -> Twin:
     bound = case.bound()
     assert isinstance(bound, Circle) and not isinstance(bound.radius, str)
@@ -199,6 +213,7 @@ def general_twin(case: Case) -> Twin:
 
 TWINS: dict[type[Constraint], Callable[[Case], Twin]] = {
     Box: box_twin,
+    Simplex: simplex_twin,
     NonNegative: box_twin,
     Massive: massive_twin,
     Unconstrained: unconstrained_twin,

@@ -10,6 +10,7 @@ from colangevin.constraints import General as General
 from colangevin.constraints import Massive as Massive
 from colangevin.constraints import NonNegative as NonNegative
 from colangevin.constraints import Orthogonal as Orthogonal
+from colangevin.constraints import Simplex as Simplex
 from colangevin.constraints import Sphere as Sphere
 from colangevin.constraints import State as State
 from colangevin.constraints import Unconstrained as Unconstrained
@@ -96,6 +97,7 @@ __all__ = [
     "SamplingWarning",
     "ShardedEnsemble",
     "Sign",
+    "Simplex",
     "SimulatedTempering",
     "Sphere",
     "State",

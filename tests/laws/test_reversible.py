@@ -9,6 +9,7 @@ from colangevin import (
     Constraint,
     Massive,
     NonNegative,
+    Simplex,
     Sphere,
     State,
     Unconstrained,
@@ -19,7 +20,7 @@ from registry import CASES, Case, ids, normals
 
 STEP = 0.05
 TOLERANCE = 1e-11
-EXACT = (Unconstrained, Massive, Box, NonNegative, Circle, Sphere)
+EXACT = (Unconstrained, Massive, Box, NonNegative, Simplex, Circle, Sphere)
 """Kinds whose drift is the geodesic; that of a subclass may be another."""
 GEODESIC = [case for case in CASES if type(case.make()) in EXACT]
 

@@ -9,6 +9,7 @@ from colangevin.constraints.box import NonNegative as NonNegative
 from colangevin.constraints.circle import Circle as Circle
 from colangevin.constraints.general import General as General
 from colangevin.constraints.orthogonal import Orthogonal as Orthogonal
+from colangevin.constraints.simplex import Simplex as Simplex
 from colangevin.constraints.sphere import Sphere as Sphere
 from colangevin.constraints.unconstrained import Massive as Massive
 from colangevin.constraints.unconstrained import Unconstrained as Unconstrained
@@ -22,6 +23,7 @@ __all__ = [
     "NonNegative",
     "Orthogonal",
     "Outcome",
+    "Simplex",
     "Sphere",
     "State",
     "Unconstrained",

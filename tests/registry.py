@@ -16,11 +16,13 @@ from colangevin import (
     Box,
     Circle,
     Constraint,
+    DiagonalGram,
     General,
     Massive,
     NonNegative,
     Orthogonal,
     Simplex,
+    Spectral,
     Sphere,
     State,
     Unconstrained,
@@ -51,6 +53,28 @@ def beyond(radius: float | Tensor) -> Callable[[Tensor], Tensor]:
 def outside(low: float | Tensor, high: float | Tensor) -> Callable[[Tensor], Tensor]:
     """How far a weight is beyond the walls."""
     return lambda w: torch.maximum(low - w, w - high).clamp_min(0.0).max()
+
+
+def as_matrix(w: Tensor) -> Tensor:
+    return w.reshape(w.shape[0], -1)
+
+
+def beyond_spectral(radius: float) -> Callable[[Tensor], Tensor]:
+    """How far the largest singular value is beyond a radius."""
+    return lambda w: (torch.linalg.svdvals(as_matrix(w))[0] / radius - 1.0).clamp_min(0.0)
+
+
+def off_spectral(radius: float) -> Callable[[Tensor], Tensor]:
+    return lambda w: (torch.linalg.svdvals(as_matrix(w))[0] / radius - 1.0).abs()
+
+
+def not_diagonal(w: Tensor) -> Tensor:
+    """The largest w_i·w_j of the shorter side, over the mean square of both lengths."""
+    matrix = as_matrix(w)
+    gram = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
+    squares = gram.diagonal()
+    quotients = gram / (squares[:, None] + squares)
+    return 2.0 * (quotients - torch.diag(quotients.diagonal())).abs().max()
 
 
 def off_simplex(dim: int) -> Callable[[Tensor], Tensor]:
@@ -277,9 +301,7 @@ CASES = [
         share=LAYOUT,
         around=(0.3, 0.05),
     ),
-    Case(
-        "simplex_vector", Simplex, ((4,),), off_simplex(0), share=LAYOUT, around=(0.3, 0.05)
-    ),
+    Case("simplex_vector", Simplex, ((4,),), off_simplex(0), share=LAYOUT, around=(0.3, 0.05)),
     Case("sphere", lambda: Sphere(0.8), ((2, 3),), beyond_norm(0.8)),
     Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((2, 3),), off_norm(1.3)),
     Case(
@@ -320,6 +342,37 @@ CASES = [
         lambda: Orthogonal(batch_dims=1),
         ((3, 5, 2),),
         each(not_orthonormal()),
+        share=LAYOUT,
+    ),
+    Case("spectral", lambda: Spectral(1.5), ((3, 4),), beyond_spectral(1.5)),
+    Case(
+        "spectral_blocks",
+        lambda: Spectral(1.5, blocks=2),
+        ((4, 3),),
+        blocks(2, beyond_spectral(1.5)),
+        share=LAYOUT,
+    ),
+    Case(
+        "spectral_equality",
+        lambda: Spectral(1.5, equality=True),
+        ((4, 3),),
+        off_spectral(1.5),
+        share=LAYOUT,
+    ),
+    Case(
+        "spectral_batch",
+        lambda: Spectral(1.5, equality=True, batch_dims=1),
+        ((2, 2, 3),),
+        each(off_spectral(1.5)),
+        share=LAYOUT,
+    ),
+    Case("diagonal_gram", DiagonalGram, ((6, 3),), not_diagonal, share=LAYOUT, around=(0.0, 0.5)),
+    Case("diagonal_gram_wide", DiagonalGram, ((3, 2, 2),), not_diagonal, share=LAYOUT),
+    Case(
+        "diagonal_gram_blocks",
+        lambda: DiagonalGram(blocks=2),
+        ((6, 2),),
+        blocks(2, not_diagonal),
         share=LAYOUT,
     ),
     Case(

@@ -16,11 +16,13 @@ from colangevin import (
     Box,
     Circle,
     Constraint,
+    DiagonalGram,
     General,
     Massive,
     NonNegative,
     Orthogonal,
     Simplex,
+    Spectral,
     Sphere,
     Unconstrained,
 )
@@ -130,6 +132,27 @@ def box_twin(case: Case) -> Twin:
     return Twin([warm], lambda ws: list(ws), cold=[cold])
 
 
+def spectral_twin(case: Case) -> Twin:
+    constraint = case.make()
+    assert isinstance(constraint, Spectral)
+    if constraint.blocks > 1:
+        return by_blocks(case, constraint.blocks)
+    copies = case.shapes[0][0] if constraint.batch_dims else 1
+    own = constraint.radius, constraint.equality
+    warm, cold = ref.spectral_pieces(*own, cold=False), ref.spectral_pieces(*own, cold=True)
+    return Twin([warm] * copies, matrices(constraint.batch_dims), cold=[cold] * copies)
+
+
+def diagonal_gram_twin(case: Case) -> Twin:
+    constraint = case.make()
+    assert isinstance(constraint, DiagonalGram)
+    if constraint.blocks > 1:
+        return by_blocks(case, constraint.blocks)
+    lay = matrices(constraint.batch_dims)
+    (example,) = lay([torch.zeros(case.shapes[0])])
+    return Twin([ref.matrix_pieces(ref.off_diagonals, example.shape)], lay)
+
+
 def simplex_twin(case: Case) -> Twin:
     constraint = case.make()
     assert isinstance(constraint, Simplex)
@@ -186,7 +209,8 @@ def by_blocks(case: Case, count: int) -> Twin:
     def lay(ws: Tensors) -> Tensors:
         return [part for i in range(count) for part in one.lay([ws[0][i * shape[0] :][: shape[0]]])]
 
-    return replace(one, pieces=one.pieces * count, lay=lay)
+    cold = None if one.cold is None else one.cold * count
+    return replace(one, pieces=one.pieces * count, cold=cold, lay=lay)
 
 
 def general_twin(case: Case) -> Twin:
@@ -214,6 +238,8 @@ def general_twin(case: Case) -> Twin:
 TWINS: dict[type[Constraint], Callable[[Case], Twin]] = {
     Box: box_twin,
     Simplex: simplex_twin,
+    Spectral: spectral_twin,
+    DiagonalGram: diagonal_gram_twin,
     NonNegative: box_twin,
     Massive: massive_twin,
     Unconstrained: unconstrained_twin,

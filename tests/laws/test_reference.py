@@ -135,7 +135,7 @@ def follow(case: Case, run: Run, steps: int, checks: int, **more: object) -> Non
 
 def test_no_kind_of_the_library_is_skipped() -> None:
     kinds = {"Unconstrained", "Massive", "Circle", "Sphere", "Orthogonal", "General"}
-    kinds |= {"Box", "NonNegative", "Simplex"}
+    kinds |= {"Box", "NonNegative", "Simplex", "Spectral", "DiagonalGram"}
     assert kinds <= {kind.__name__ for kind in TWINS}
     assert kinds <= {type(case.make()).__name__ for case in CASES}
 

@@ -122,9 +122,7 @@ class Simplex(Constraint):
         # Rounding leaves the plane little by little.
         return state._replace(position=position, momentum=self.tangent(state, momentum).main)
 
-    def _reflected(
-        self, position: Tensor, momentum: Tensor, step: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _reflected(self, position: Tensor, momentum: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         most = REFLECTIONS * position.shape[-1]
         position, momentum = reflected(position, momentum, step, first_face, most)
         return _normalised(position), momentum

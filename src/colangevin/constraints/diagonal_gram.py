@@ -35,8 +35,8 @@ class DiagonalGram(Matrices):
     (Π P)ᵢ = pᵢ − Σⱼ Mᵢⱼ wⱼ with Mᵢⱼ = (wᵢ·pⱼ + wⱼ·pᵢ)/(dᵢ + dⱼ). A step goes back to the constraint
     along the normals of its start, by the quasi-Newton scheme (4.55) with these quotients. Where
     that does not converge, and for first weights, W = Q diag(ℓ) with Q the polar factor of
-    W̄ diag(ℓ) and ℓᵢ = qᵢ·w̄ᵢ, in turn: each round is nearer to W̄. At τ > 0 the density is exp(−loss/τ) with
-    respect to the area of this surface.
+    W̄ diag(ℓ) and ℓᵢ = qᵢ·w̄ᵢ, in turn: each round is nearer to W̄. At τ > 0 the density is
+    exp(−loss/τ) with respect to the area of this surface.
 
     Args:
         tolerance: largest 2 |wᵢ·wⱼ| / (dᵢ + dⱼ) that ends the iteration; the default is 5e-7 in

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.optim.optimizer import Optimizer
 
-from colangevin.constraints import Unconstrained
+from colangevin.constraints import Constraint, Unconstrained
 from colangevin.diagnostics import friction_variable, kinetic_temperature
 from colangevin.optimizers import CoLA, Multirate
 
@@ -63,7 +63,7 @@ def readings(optimizer: Any) -> dict[str, float]:
     """The numbers to watch, for each parameter group: "quantity/group".
 
     - "violation": max |g| relative to the constraint's scale, of constrained groups.
-    - "at_bound": the share of weights, or rows, at their bound, of constrained groups.
+    - "at_bound": the share of weights, or rows, at their bound, of groups that have one.
     - "temperature": τ as it is set now.
     - "kinetic_temperature": pᵀp/N, of groups with momenta that have moved. One reading scatters.
     - "friction": γ, or the friction variable of an adaptive thermostat, of underdamped groups.
@@ -80,7 +80,7 @@ def readings(optimizer: Any) -> dict[str, float]:
         >>> groups = cl.parameter_groups(torch.nn.Linear(2, 2), {"weight": cl.Orthogonal()})
         >>> numbers = readings(cl.CoLA(groups, step_size=0.1, friction=2.0, temperature=1e-4))
         >>> sorted(numbers)[:3]
-        ['at_bound/weight', 'friction/unconstrained', 'friction/weight']
+        ['friction/unconstrained', 'friction/weight', 'temperature/unconstrained']
         >>> numbers["friction/weight"], numbers["violation/weight"] < 1e-6
         (2.0, True)
     """
@@ -112,10 +112,12 @@ def _names(prefix: str, optimizer: CoLA) -> list[str]:
 def _violations(optimizer: CoLA) -> list[list[Any]]:
     groups = optimizer.param_groups
     free = [isinstance(group["constraint"], Unconstrained) for group in groups]
-    found = list(zip(free, optimizer.violation(), strict=True))
+    kinds = [type(group["constraint"]) for group in groups]
+    open_ended = [kind.at_bound is Constraint.at_bound for kind in kinds]
+    found = optimizer.violation()
     return [
-        ["violation", *(None if f else v.residual for f, v in found)],
-        ["at_bound", *(None if f else v.at_bound for f, v in found)],
+        ["violation", *(None if f else v.residual for f, v in zip(free, found, strict=True))],
+        ["at_bound", *(None if f else v.at_bound for f, v in zip(open_ended, found, strict=True))],
     ]
 
 

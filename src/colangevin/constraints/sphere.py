@@ -12,6 +12,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints.base import (
+    NEAR_BOUND,
     Constraint,
     Scalar,
     State,
@@ -309,6 +310,13 @@ class Sphere(Constraint):
             self._dot(state.position, state.slack, state.position, state.slack) / (radius * radius)
             - 1.0
         )
+
+    def at_bound(self, state: State) -> Tensor | None:
+        """Rows with ‖w‖ ≥ 0.98 r, under an inequality."""
+        if self.equality:
+            return None
+        norm = self._dot(state.position, None, state.position, None).sqrt()
+        return norm >= (1.0 - NEAR_BOUND) * self._radius(norm)
 
     def _dot(self, x: Tensor, x_slack: Tensor | None, y: Tensor, y_slack: Tensor | None) -> Tensor:
         """x · y of each row; the slacks of a row that is cut are the same in all parts."""

@@ -21,7 +21,14 @@ from colangevin.optimizers.options import decays, dynamics, is_adaptive, own_dir
 from colangevin.optimizers.partitioned.methods import decay
 from colangevin.optimizers.step.bucket import Bucket, StateOf
 from colangevin.optimizers.step.plan import Plan
-from colangevin.optimizers.violation import Violation, cotangency_of, measured, worst_of
+from colangevin.optimizers.violation import (
+    Violation,
+    bound_count,
+    cotangency_of,
+    measured,
+    share_of,
+    worst_of,
+)
 
 One = TypeVar("One")
 Made = TypeVar("Made")
@@ -385,16 +392,18 @@ def violation_of_members(group: MemberGroup, state_of: StateOf) -> MemberViolati
     if not group.options:
         return MemberViolation(0.0, 0.0, group.iterations, group.fallbacks)
     residuals = [torch.zeros(len(group.options), dtype=torch.float64)]
-    cotangencies = [0.0]
+    cotangencies, bounds = [0.0], []
     for bucket in group.buckets:
         for part in bucket.singles():
             state = part.look(state_of, group.momentum)
             residuals.append(_residuals(part, state))
+            bounds.append(bound_count(part, state))
             if group.momentum:
                 cotangencies.append(cotangency_of(part.constraint, state))
     members = torch.stack(residuals).amax(dim=0).tolist()
     worst = worst_of([0.0, *members]), worst_of(cotangencies)
-    return MemberViolation(*worst, group.iterations, group.fallbacks, members=members)
+    counts = group.iterations, group.fallbacks
+    return MemberViolation(*worst, *counts, share_of(bounds), members=members)
 
 
 def _residuals(part: Bucket, state: State) -> Tensor:

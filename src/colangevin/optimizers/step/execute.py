@@ -76,7 +76,9 @@ def run_formulas(
     noise = Noise(bucket, seeds, steps, draw) if noisy else None
     size = state.position.numel()
     alone = constraint.elementwise and not constraint.fallible and len(bucket.parameters) == 1
-    if alone and size > BLOCK and gradient.dim() == 1 and gradient.is_cpu:
+    alone = alone and size > BLOCK and gradient.dim() == 1 and gradient.is_cpu
+    # Without a key its constants may be tensors, one number for each weight.
+    if alone and constraint.batch_key(bucket.shapes[0]) is not None:
         for first in range(0, size, BLOCK):  # no temporary is larger than a block
             cut = slice(first, first + BLOCK)
             part, slope = state.map(lambda tensor, cut=cut: tensor[cut]), gradient[cut]  # type: ignore[misc]

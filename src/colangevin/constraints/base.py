@@ -351,6 +351,15 @@ class Constraint(ABC):
             object.__setattr__(made, name, value)
         return made
 
+    def on(self, device: torch.device) -> Constraint:
+        """The same with its tensors on a device, where a step would wait for each of them.
+
+        Those in float64 cannot go to a device that has none.
+        """
+        if device.type in ("cpu", "mps"):
+            return self
+        return self._with(**{n: v.to(device) for n, v in vars(self).items() if type(v) is Tensor})
+
     # --- geometry -----------------------------------------------------------------------
 
     @abstractmethod

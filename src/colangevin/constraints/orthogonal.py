@@ -25,7 +25,7 @@ from colangevin.constraints.matrices import Matrices
 from colangevin.constraints.sums import ALONE, Alone, Cut
 from colangevin.errors import ConstraintError, ConvergenceError
 
-RMS = "rms"
+RMS, RELU = "rms", "relu"
 BLIND_ITERATIONS = 12
 """Iterations between two checks of the residual on an accelerator: a check waits for the device."""
 
@@ -50,7 +50,8 @@ class Orthogonal(Matrices):
             5e-7 in float32 and 1e-14 in float64.
         max_iterations: limit of the iteration.
         scale: singular value of the weight, or "rms" for √(rows / columns): then outputs have the
-            root mean square of inputs that lie in the weight's row space.
+            root mean square of inputs that lie in the weight's row space; or "relu" for √2, which
+            makes up for the half of the signal that a ReLU takes away.
         batch_dims: how many leading dimensions count separate matrices.
         blocks: how many matrices are stacked along the rows, each orthogonal by itself: 3 for
             ``in_proj_weight`` of ``nn.MultiheadAttention``, 4 for ``weight_hh_l0`` of ``nn.LSTM``.
@@ -75,7 +76,9 @@ class Orthogonal(Matrices):
             checks.positive("tolerance", self.tolerance)
         checks.count("max_iterations", self.max_iterations)
         if isinstance(self.scale, str):
-            checks.choice("scale", self.scale, (RMS,))
+            checks.choice("scale", self.scale, (RMS, RELU))
+            if self.scale == RELU:
+                object.__setattr__(self, "scale", math.sqrt(2.0))
         else:
             object.__setattr__(self, "scale", checks.positive("scale", self.scale))
         self._check_layout()
@@ -323,6 +326,8 @@ def _rest_is_below(tensor: Tensor, limit: float) -> bool:
 def largest(tensor: Tensor) -> float:
     """The largest entry, whatever its sign, as a number; NaN if there is one.
 
+    An accelerator is waited for once.
+
     Example:
         >>> largest(torch.tensor([1.0, -2.0]))
         2.0
@@ -330,7 +335,7 @@ def largest(tensor: Tensor) -> float:
     if tensor.numel() == 0:
         return 0.0
     low, high = torch.aminmax(tensor.detach())
-    return max(-float(low), float(high))
+    return max(-float(low), float(high)) if tensor.is_cpu else float(torch.maximum(-low, high))
 
 
 def _minus_eye(matrix: Tensor, times: float) -> Tensor:

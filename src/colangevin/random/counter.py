@@ -92,7 +92,10 @@ def word_table(keys: Sequence[int], device: torch.device | None = None) -> Tenso
         >>> word_table([5, 6]).shape
         torch.Size([2, 4])
     """
-    return torch.tensor([words_of(key) for key in keys], dtype=torch.int32, device=device)
+    table = torch.tensor([words_of(key) for key in keys], dtype=torch.int32)
+    # Small and never changed: nothing has to wait until it is there. On mps that is not safe.
+    at_once = device is not None and torch.device(device).type not in ("cpu", "mps")
+    return table.to(device, non_blocking=at_once)
 
 
 # --- numbers ----------------------------------------------------------------------------------

@@ -108,6 +108,8 @@ def _entries(loaded: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dic
     elsewhere it would go stale.
     """
     found: dict[Tensor, Any] = {}
+    # A step reads the counts. On an accelerator, where a load may put them, it would wait for it.
+    kept_on = dict.fromkeys((STEP, REMEMBERED + SINCE), torch.device("cpu"))
     for saved, group in zip(loaded["param_groups"], groups, strict=True):
         for key, parameter in zip(saved["params"], group["params"], strict=True):
             entry = loaded["state"].get(key)
@@ -117,7 +119,7 @@ def _entries(loaded: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dic
             found[parameter] = {
                 name: value.detach().to(parameter.device, dtype, copy=True)
                 if name in WRITTEN or (name.startswith(REMEMBERED) and value.dim())
-                else value.detach().clone()
+                else value.detach().to(kept_on.get(name, value.device), copy=True)
                 for name, value in entry.items()
                 if name != MASTER or dtype != parameter.dtype
             }

@@ -101,6 +101,7 @@ class Bucket:
         self.counts = torch.zeros(0, dtype=torch.int64)
         self.fresh = False
         self._entries: list[dict[str, Any]] = []
+        self._since: list[int] = []  # the steps in which the parameters got their direction
         self._position: Tensor | None = None
         self._state: State | None = None
         self._bound = self._lies_there = False
@@ -401,6 +402,8 @@ class Bucket:
         """
         self._entries = [state_of[owner] for owner in self.owners]
         self._bound = True
+        if self.direction is not None:
+            self._since = [int(entry[REMEMBERED + SINCE]) for entry in self._entries]
         self.counts = torch.stack([entry[STEP] for entry in self._entries])
         for entry, view in zip(self._entries, self.counts.unbind(), strict=True):
             entry[STEP] = view
@@ -582,8 +585,7 @@ class Bucket:
         memories = [
             {key[len(REMEMBERED) :]: self._get(i, key) for key in self._remembered} for i in count
         ]
-        since = [int(entry[REMEMBERED + SINCE]) for entry in self._entries]
-        made = [step - first + 1 for step, first in zip(steps, since, strict=True)]
+        made = [step - first + 1 for step, first in zip(steps, self._since, strict=True)]
         updates = direction.updates(slopes, weights, memories, made)
         if direction.whole or direction.relative:
             updates = self._finished(direction, updates, weights)

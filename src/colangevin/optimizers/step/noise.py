@@ -86,8 +86,11 @@ class Noise:
     def _parts(self, number: int, like: Tensor) -> list[Tensor]:
         """The numbers of each parameter, in its shape."""
         bucket, found = self._bucket, []
+        if not bucket.shards:
+            drawn = self._several(number, [shape.numel() for shape in bucket.shapes], like)
+            return [one.view(own.shape) for one, own in zip(drawn, bucket.parameters, strict=True)]
         for i, (own, shape) in enumerate(zip(bucket.parameters, bucket.shapes, strict=True)):
-            shard = bucket.shards[i] if bucket.shards else None
+            shard = bucket.shards[i]
             if shard is None:
                 found.append(self._fill(i, number, shape.numel(), 0, like).view(own.shape))
                 continue
@@ -99,14 +102,31 @@ class Noise:
         bucket, copies = self._bucket, len(self._seeds)
         rest = like.shape[1:]
         entries = [like.shape[0]] if bucket.constraint.joint else bucket.rows
-        each, firsts = rest.numel(), [0] * len(entries)
+        each = rest.numel()
+        sizes = [count // copies * each for count in entries]
         if bucket.shards and not bucket.constraint.joint:
             firsts = [0 if shard is None else shard.rows()[0] for shard in bucket.shards]
-        parts = [
-            self._fill(i, number, count // copies * each, first * each, like).view(count, *rest)
-            for i, (count, first) in enumerate(zip(entries, firsts, strict=True))
-        ]
-        return torch.cat(parts)
+            ends = enumerate(zip(sizes, firsts, strict=True))
+            drawn = [self._fill(i, number, size, first * each, like) for i, (size, first) in ends]
+        else:
+            drawn = self._several(number, sizes, like)
+        return torch.cat(
+            [one.view(count, *rest) for one, count in zip(drawn, entries, strict=True)]
+        )
+
+    def _several(self, draw: int, sizes: Sequence[int], like: Tensor) -> list[Tensor]:
+        """Numbers of the first parameters; off a CPU, those of one size in one computation."""
+        if like.device.type == "cpu":
+            return [self._fill(i, draw, size, 0, like) for i, size in enumerate(sizes)]
+        found: dict[int, Tensor] = {}
+        for size in dict.fromkeys(sizes):
+            chosen = [i for i, own in enumerate(sizes) if own == size]
+            pairs = [(seed, i) for i in chosen for seed in self._seeds]
+            places = self._bucket.ordinals, self._steps
+            keys = [key_of(seed, places[0][i], places[1][i], draw) for seed, i in pairs]
+            numbers = normals(keys, size, 0, like.device).to(like.dtype)
+            found.update(zip(chosen, numbers.view(len(chosen), -1).unbind(), strict=True))
+        return [found[i] for i in range(len(sizes))]
 
     def _fill(self, index: int, draw: int, size: int, first: int, like: Tensor) -> Tensor:
         """Numbers of one parameter: [members · size]."""

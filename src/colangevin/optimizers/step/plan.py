@@ -48,6 +48,9 @@ LARGE = 1 << 14
 """From this size on an elementwise parameter is a bucket of its own."""
 HUGE = 1 << 17
 """From this size on any parameter is a bucket of its own."""
+ELSEWHERE = 1 << 20
+"""Likewise on an accelerator, of any geometry: to begin an operation there takes as long as an
+operation with so many numbers, so that joining smaller parameters costs less than it saves."""
 read_numbers = operator.itemgetter(*NUMBERS)
 NO_OPTIONS = (*NUMBERS, "params", "constraint", "fallbacks", "iterations")
 """What is read elsewhere. All other entries of a group are looked at: one that means nothing to a
@@ -172,7 +175,7 @@ class Plan:
             entry = self._state_of.setdefault(parameter, {})
             asks = type(constraint).for_weight is not Constraint.for_weight
             weight = whole_of(parameter) if asks and is_sharded(parameter) else parameter
-            own = constraint.for_weight(weight, entry).bind([parameter.shape])
+            own = constraint.for_weight(weight, entry).bind([parameter.shape]).on(parameter.device)
             if not type(own).__module__.startswith("colangevin."):  # the laws check the library's
                 check_contract(own, parameter.shape, parameter.device)
             return own
@@ -222,8 +225,8 @@ class Plan:
         if self.direction is not None and self.direction.whole:  # equal shapes are one computation
             key = None if key is None else (*key, parameter.shape)
         elif not (self._native and knows(own) and suits(parameter)):
-            large = parameter.numel() >= (LARGE if own.elementwise else HUGE)
-            if large or (own.elementwise and stacked):
+            size = (LARGE if own.elementwise else HUGE) if parameter.is_cpu else ELSEWHERE
+            if parameter.numel() >= size or (own.elementwise and stacked):
                 key = None  # large enough by itself, and joining would copy
         shard = self.shards[index] if self.shards else None
         if key is None:

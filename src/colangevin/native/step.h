@@ -25,7 +25,7 @@ typedef struct {
 } NAME(Circle);
 
 typedef struct {
-    REAL *position, *momentum, *angle;
+    REAL *position, *momentum, *angle, *mean, *square;
     const REAL *gradient, *radius;
     int64_t count;
     NAME(Circle) circle;
@@ -264,31 +264,12 @@ TARGET static void NAME(overdamped)(NAME(Block) b, REAL *restrict room, const fl
 }
 #undef EACH
 
-/* G' = G + weight decay · θ, with θ as it is before the first action. */
-TARGET static void NAME(decay)(NAME(Block) *b, REAL *restrict room, REAL rate) {
-    LOOP(i, b->count) room[i] = FMA(b->position[i], rate, b->gradient[i]);
-    b->gradient = room;
-}
-
-/* The gradient of a matrix that is given column by column, in the order of the weights. */
-TARGET static void NAME(turn_gradient)(NAME(Block) *b, REAL *restrict room, const Segment *s,
-                                       int64_t member, int64_t start) {
-    const int64_t columns = s->columns, rows = s->size / columns;
-    const REAL *g = (const REAL *)(intptr_t)s->gradient + member * s->size;
-    if (columns == 2 && start % 2 == 0 && b->count % 2 == 0) {
-        const REAL *left = g + start / 2, *right = left + rows;
-        LOOP(i, b->count / 2) room[2 * i] = left[i], room[2 * i + 1] = right[i];
-    } else {
-        for (int64_t i = 0; i < b->count; i++)
-            room[i] = g[(start + i) % columns * rows + (start + i) / columns];
-    }
-    b->gradient = room;
-}
+#include "force.h"
 
 static NAME(Block) NAME(block)(const Segment *s, int64_t start, int64_t count, double radius) {
 #define AT(field) ((REAL *)(intptr_t)s->field + (s->field ? start : 0))
-    return (NAME(Block)){AT(position), AT(momentum), AT(slack), AT(gradient), AT(radius), count,
-                         NAME(circle)(radius)};
+    return (NAME(Block)){AT(position), AT(momentum), AT(slack),  AT(mean), AT(square),
+                         AT(gradient), AT(radius),   count,      NAME(circle)(radius)};
 #undef AT
 }
 
@@ -300,15 +281,14 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t member, in
     const int64_t seed = ((const int64_t *)(intptr_t)s->seeds)[member];
     NAME(Block) b = NAME(block)(s, member * s->size + start, count, row[1]);
     enum { COUNT = BYTES / sizeof(REAL) };
-    REAL decayed[COUNT], turned[COUNT], room[COUNT];
+    REAL force[COUNT], room[COUNT];
     float rooms[2][COUNT + 2 * CHUNK];
     int64_t draws = s->draw;
 #define DRAW(i)                                                                               \
     NOISE(draw)(rooms[i], s->first + start, count, seed, s->ordinal, s->step, draws++)
-    if (s->columns) NAME(turn_gradient)(&b, turned, s, member, start);
-    if (row[0] != 0) NAME(decay)(&b, decayed, (REAL)row[0]);
+    NAME(force)(&b, force, task, item, member, start);
     for (int64_t a = 0; a < task->n_actions; a++) {
-        const double *x = row + 2 + 3 * a;
+        const double *x = row + HEAD + 3 * a;
         if (task->kinds[a] == IMPULSE) {
             const float *noise = x[2] != 0 ? DRAW(0) : 0;
             const NAME(Push) push = {(REAL)x[0], (REAL)x[1], (REAL)x[2]};
@@ -328,6 +308,8 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t member, in
     }
 #undef DRAW
 }
+
+#include "rows.h"
 
 #undef NAME
 #undef NOISE

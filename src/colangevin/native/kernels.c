@@ -13,7 +13,7 @@
 enum { FREE = 0, CIRCLE = 1, SPHERE = 2 };
 enum { GRADIENT = 0, ADAM = 1, SIGN = 2 };
 enum {
-    BYTES = 4096, /* of one tensor in a block: a few fit into the first cache */
+    BYTES = 2048, /* of one tensor in a block: a few fit into the first cache */
     LARGEST = BYTES / 4,
     THREADED = 1 << 15 /* numbers from which on threads are worth waking */
 };

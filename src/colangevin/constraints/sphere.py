@@ -151,6 +151,17 @@ class Sphere(Constraint):
     def _length(self, shape: torch.Size) -> int:
         return shape.numel() // self._rows(shape)
 
+    def contiguous_length(self, shape: torch.Size) -> int:
+        """The length of rows that lie one after the other in the memory of a weight; else 0.
+
+        Example:
+            >>> shape = torch.Size([3, 4])
+            >>> Sphere().contiguous_length(shape), Sphere(dim=1).contiguous_length(shape)
+            (4, 0)
+        """
+        apart = self.dim is not None and not self._is_vector(shape) and self.dim % len(shape) != 0
+        return 0 if apart else self._length(shape)
+
     @staticmethod
     def _is_vector(shape: torch.Size) -> bool:
         return len(shape) == 1

@@ -579,19 +579,28 @@ class Bucket:
         weights = [weight.detach() for weight in self._weights()]
         slopes = [slope if slope.dtype is dtype else slope.to(dtype) for slope in self.slopes()]
         if isinstance(weight_decay, Tensor) or weight_decay != 0.0:
-            pairs = zip(slopes, weights, strict=True)
-            slopes = [self.force(g, w, self._per_weight(weight_decay, w)) for g, w in pairs]
+            slopes = self.decayed(slopes, weights, weight_decay)
         count = range(len(slopes))
         memories = [
             {key[len(REMEMBERED) :]: self._get(i, key) for key in self._remembered} for i in count
         ]
-        made = [step - first + 1 for step, first in zip(steps, self._since, strict=True)]
-        updates = direction.updates(slopes, weights, memories, made)
+        updates = direction.updates(slopes, weights, memories, self.ages(steps))
         if direction.whole or direction.relative:
             updates = self._finished(direction, updates, weights)
         if not direction.trusted:
             check_updates(self.names, updates, self.parameters)
         self.gradients = list(updates)
+
+    def ages(self, steps: Sequence[int]) -> list[int]:
+        """How many steps the direction has made for each parameter, with the one to come."""
+        return [step - first + 1 for step, first in zip(steps, self._since, strict=True)]
+
+    def decayed(
+        self, slopes: Sequence[Tensor], weights: Sequence[Tensor], weight_decay: Scalar
+    ) -> list[Tensor]:
+        """Gradients of all parameters, with the weight decay's share."""
+        pairs = zip(slopes, weights, strict=True)
+        return [self.force(g, w, self._per_weight(weight_decay, w)) for g, w in pairs]
 
     def _per_weight(self, number: Scalar, weight: Tensor) -> Scalar:
         """A number for a weight, or one per member in its shape."""

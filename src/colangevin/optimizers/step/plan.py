@@ -221,10 +221,11 @@ class Plan:
     def _key(self, index: int, own: Constraint) -> tuple[object, ...]:
         """Parameters with equal keys share a bucket."""
         parameter, stacked = self.parameters[index], self._members is not None
-        key = own.batch_key(parameter.shape[1:] if stacked else parameter.shape)
+        shape = parameter.shape[1:] if stacked else parameter.shape
+        key = own.batch_key(shape)
         if self.direction is not None and self.direction.whole:  # equal shapes are one computation
             key = None if key is None else (*key, parameter.shape)
-        elif not (self._native and knows(own) and suits(parameter)):
+        elif not (self._native and knows(own, shape) and suits(parameter)):
             size = (LARGE if own.elementwise else HUGE) if parameter.is_cpu else ELSEWHERE
             if parameter.numel() >= size or (own.elementwise and stacked):
                 key = None  # large enough by itself, and joining would copy
@@ -559,14 +560,16 @@ class Plan:
             steps = bucket.counts.tolist() if made is None else [made] * len(bucket.parameters)
             draw = self.first_draw(fresh) if self.share[0] else 0
             try:
-                if self.directs:
+                native = self.directs and kernel is not None and kernel.directs(recipe)
+                if self.directs and not native:
                     bucket.direct(self.coupled_decay, steps)
                 # Kernels count the indices of the noise from the beginning of what they work on.
                 if kernel is None or (bucket.shards and any(map(is_noisy, recipe.actions))):
                     found = run_formulas(bucket, recipe, seeds, steps, draw)
                 else:
-                    addressed = self.addressed and not self.directs
-                    found = kernel.run(recipe, seeds, steps, draw, addressed)
+                    addressed = self.addressed and (native or not self.directs)
+                    coupled = self.coupled_decay if native else None
+                    found = kernel.run(recipe, seeds, steps, draw, addressed, coupled)
             except ConvergenceError as error:
                 raise ConvergenceError(f"{bucket.name}: {error}") from error
             if found is not None:

@@ -110,8 +110,8 @@ MUTANTS = [
     Mutant(
         "recipe: a drift of the wrong sign",
         "integrators/recipe.py",
-        "Drift(-lr * move[0])",
-        "Drift(lr * move[0])",
+        "Drift(-lr * move[0], ",
+        "Drift(lr * move[0], ",
     ),
     Mutant(
         "plan: a changed lr is not taken over",

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from reference_walls import *  # noqa: F403
 from reference_words import *  # noqa: F403
 from reference_words import Pieces, State, euler_maruyama, momenta, ornstein_uhlenbeck, positions
 

@@ -183,14 +183,19 @@ def adlala(
     gamma_2: float,
     tau_2: float,
     r: Parts,
+    printed: bool = False,
 ) -> tuple[Parts, Parts, float]:
-    """(3.31) with friction xi as in (2.58): BACDEDCAB beside BAOAB; r is R1, R1', R2."""
+    """(3.31), BACDEDCAB beside BAOAB, with friction epsilon * xi as printed, or xi as in (2.58).
+
+    r is R1, R1', R2.
+    """
+    times = epsilon if printed else 1.0
     g1, g2 = g(theta)
     p1, p2 = p[0] + h / 2 * g1, p[1] + h / 2 * g2
     theta1, theta2 = theta[0] + h / 2 * p1, theta[1] + h / 2 * p2
-    p1 = adaptive_d(adaptive_c(p1, xi, h / 2), sigma, h / 2, r[0])
+    p1 = adaptive_d(adaptive_c(p1, times * xi, h / 2), sigma, h / 2, r[0])
     xi = adaptive_e(p1, xi, epsilon, p1.numel(), tau_1, h)
-    p1 = adaptive_c(adaptive_d(p1, sigma, h / 2, r[1]), xi, h / 2)
+    p1 = adaptive_c(adaptive_d(p1, sigma, h / 2, r[1]), times * xi, h / 2)
     alpha = math.exp(-gamma_2 * h)
     p2 = alpha * p2 + math.sqrt(tau_2 * (1 - alpha**2)) * r[2]
     theta = [theta1 + h / 2 * p1, theta2 + h / 2 * p2]

@@ -13,11 +13,16 @@ import torch
 from torch import Size, Tensor
 
 from colangevin import (
+    Box,
     Circle,
     Constraint,
+    DiagonalGram,
     General,
     Massive,
+    NonNegative,
     Orthogonal,
+    Simplex,
+    Spectral,
     Sphere,
     State,
     Unconstrained,
@@ -28,6 +33,8 @@ from colangevin.integrators import Dynamics, parse
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 MASSES = torch.tensor([[0.5], [1.0], [9.0]], dtype=torch.float64)
+LOWER = torch.tensor([[-0.4], [-math.inf], [-1.0]], dtype=torch.float64)
+UPPER = torch.tensor([0.6, math.inf, 0.9, 0.5], dtype=torch.float64)
 RADII = torch.tensor([[0.05], [0.5], [3.0]], dtype=torch.float64)
 
 
@@ -41,6 +48,37 @@ def no_violation(*weights: Tensor) -> Tensor:
 def beyond(radius: float | Tensor) -> Callable[[Tensor], Tensor]:
     """How far the largest |w_i| is beyond its radius, relative to it."""
     return lambda w: (w.abs() / radius - 1.0).clamp_min(0.0).max()
+
+
+def outside(low: float | Tensor, high: float | Tensor) -> Callable[[Tensor], Tensor]:
+    """How far a weight is beyond the walls."""
+    return lambda w: torch.maximum(low - w, w - high).clamp_min(0.0).max()
+
+
+def as_matrix(w: Tensor) -> Tensor:
+    return w.reshape(w.shape[0], -1)
+
+
+def beyond_spectral(radius: float) -> Callable[[Tensor], Tensor]:
+    """How far the largest singular value is beyond a radius."""
+    return lambda w: (torch.linalg.svdvals(as_matrix(w))[0] / radius - 1.0).clamp_min(0.0)
+
+
+def off_spectral(radius: float) -> Callable[[Tensor], Tensor]:
+    return lambda w: (torch.linalg.svdvals(as_matrix(w))[0] / radius - 1.0).abs()
+
+
+def not_diagonal(w: Tensor) -> Tensor:
+    """The largest w_i·w_j of the shorter side, over the mean square of both lengths."""
+    matrix = as_matrix(w)
+    gram = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
+    squares = gram.diagonal()
+    quotients = gram / (squares[:, None] + squares)
+    return 2.0 * (quotients - torch.diag(quotients.diagonal())).abs().max()
+
+
+def off_simplex(dim: int) -> Callable[[Tensor], Tensor]:
+    return lambda w: torch.maximum((w.sum(dim=dim) - 1.0).abs().max(), (-w).max())
 
 
 def norms(w: Tensor, dim: int) -> Tensor:
@@ -154,8 +192,9 @@ class Case:
     tests. ``share`` is the share of the steps that tests give a case: less for what differs
     from another case in its layout only, and for what solves equations in every step.
     ``ambient`` is for a geometry that keeps its momentum in other coordinates than those of
-    (position, slack). ``twin`` makes the literal ``twins.Twin`` of the case; the kinds of the
-    library have one without it.
+    (position, slack). ``around`` are mean and standard deviation of the first weights, before they
+    are placed: of those with walls, such that they are inside. ``twin`` makes the literal
+    ``twins.Twin`` of the case; the kinds of the library have one without it.
     """
 
     name: str
@@ -164,6 +203,7 @@ class Case:
     violated: Callable[..., Tensor]
     share: float = field(default=1.0, kw_only=True)
     ambient: Callable[[State, Vector], Vector] = field(default=as_it_is, kw_only=True)
+    around: tuple[float, float] = field(default=(0.0, 0.3), kw_only=True)
     twin: Callable[["Case"], Any] | None = field(default=None, kw_only=True)
 
     def steps(self, count: int) -> int:
@@ -177,9 +217,9 @@ class Case:
         generator = torch.Generator().manual_seed(seed)
         constraint = self.bound()
         # A g of the user's may have no gradient at 0.
-        centre = 0.6 if isinstance(constraint, General) else 0.0
+        mean, spread = (0.6, 0.3) if isinstance(constraint, General) else self.around
         raw = [
-            centre + 0.3 * torch.randn(shape, dtype=torch.float64, generator=generator)
+            mean + spread * torch.randn(shape, dtype=torch.float64, generator=generator)
             for shape in self.shapes
         ]
         placed = constraint.place(self.join(constraint, raw))
@@ -236,6 +276,32 @@ CASES = [
         share=LAYOUT,
         ambient=of_angular_speed(0.75),
     ),
+    Case("box", lambda: Box(-0.4, 0.6), ((3, 4),), outside(-0.4, 0.6), around=(0.1, 0.1)),
+    Case(
+        "box_walls",
+        lambda: Box(LOWER, UPPER),
+        ((3, 4),),
+        outside(LOWER, UPPER),
+        around=(0.1, 0.1),
+    ),
+    Case(
+        "non_negative",
+        NonNegative,
+        ((3, 4),),
+        outside(0.0, math.inf),
+        share=LAYOUT,
+        around=(1.0, 0.2),
+    ),
+    Case("simplex", Simplex, ((2, 3),), off_simplex(-1), around=(0.3, 0.05)),
+    Case(
+        "simplex_inner",
+        lambda: Simplex(dim=1),
+        ((2, 3, 2),),
+        off_simplex(1),
+        share=LAYOUT,
+        around=(0.3, 0.05),
+    ),
+    Case("simplex_vector", Simplex, ((4,),), off_simplex(0), share=LAYOUT, around=(0.3, 0.05)),
     Case("sphere", lambda: Sphere(0.8), ((2, 3),), beyond_norm(0.8)),
     Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((2, 3),), off_norm(1.3)),
     Case(
@@ -276,6 +342,37 @@ CASES = [
         lambda: Orthogonal(batch_dims=1),
         ((3, 5, 2),),
         each(not_orthonormal()),
+        share=LAYOUT,
+    ),
+    Case("spectral", lambda: Spectral(1.5), ((3, 4),), beyond_spectral(1.5)),
+    Case(
+        "spectral_blocks",
+        lambda: Spectral(1.5, blocks=2),
+        ((4, 3),),
+        blocks(2, beyond_spectral(1.5)),
+        share=LAYOUT,
+    ),
+    Case(
+        "spectral_equality",
+        lambda: Spectral(1.5, equality=True),
+        ((4, 3),),
+        off_spectral(1.5),
+        share=LAYOUT,
+    ),
+    Case(
+        "spectral_batch",
+        lambda: Spectral(1.5, equality=True, batch_dims=1),
+        ((2, 2, 3),),
+        each(off_spectral(1.5)),
+        share=LAYOUT,
+    ),
+    Case("diagonal_gram", DiagonalGram, ((6, 3),), not_diagonal, share=LAYOUT, around=(0.0, 0.5)),
+    Case("diagonal_gram_wide", DiagonalGram, ((3, 2, 2),), not_diagonal, share=LAYOUT),
+    Case(
+        "diagonal_gram_blocks",
+        lambda: DiagonalGram(blocks=2),
+        ((6, 2),),
+        blocks(2, not_diagonal),
         share=LAYOUT,
     ),
     Case(

@@ -55,11 +55,12 @@ def test_routes() -> None:
 
 
 DIRECTIONS = ("Direction", "Gradient", "Sign", "Adam", "Polar")
-"""A direction is a class that users name; the limit is that of all other ideas."""
+GEOMETRIES = ("Box", "NonNegative", "Simplex", "Spectral", "DiagonalGram")
+"""Directions and geometries are classes that users name; the limit is that of all other ideas."""
 
 
 def test_classes() -> None:
-    assert len(measures.classes(measures.files(*measures.CORE))) <= 60 + len(DIRECTIONS)
+    assert len(measures.classes(measures.files(*measures.CORE))) <= 62 + len(DIRECTIONS + GEOMETRIES)
 
 
 def test_weight_decay_is_written_once() -> None:

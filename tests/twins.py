@@ -3,6 +3,7 @@
 Weights are laid out here without the library's help, so that its layout is tested as well.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,20 @@ import torch
 from torch import Tensor
 
 import reference as ref
-from colangevin import Circle, Constraint, General, Massive, Orthogonal, Sphere, Unconstrained
+from colangevin import (
+    Box,
+    Circle,
+    Constraint,
+    DiagonalGram,
+    General,
+    Massive,
+    NonNegative,
+    Orthogonal,
+    Simplex,
+    Spectral,
+    Sphere,
+    Unconstrained,
+)
 from registry import Case
 
 Tensors = list[Tensor]
@@ -31,6 +45,8 @@ class Twin:
     unit: float = 1.0
     flat: bool = False
     angular: float | Tensor | None = None
+    cold: list[ref.Pieces] | None = None
+    """The pieces at temperature 0, where they are others."""
 
     def states(self, weights: Tensors) -> list[ref.State]:
         """At rest."""
@@ -106,6 +122,50 @@ def unconstrained_twin(case: Case) -> Twin:
     return Twin([ref.unconstrained_pieces()], lambda ws: list(ws))
 
 
+def box_twin(case: Case) -> Twin:
+    constraint = case.make()
+    assert isinstance(constraint, Box)
+    low = -math.inf if constraint.low is None else constraint.low
+    high = math.inf if constraint.high is None else constraint.high
+    walls = [torch.as_tensor(x, dtype=torch.float64).expand(case.shapes[0]) for x in (low, high)]
+    warm, cold = ref.box_pieces(*walls, cold=False), ref.box_pieces(*walls, cold=True)
+    return Twin([warm], lambda ws: list(ws), cold=[cold])
+
+
+def spectral_twin(case: Case) -> Twin:
+    constraint = case.make()
+    assert isinstance(constraint, Spectral)
+    if constraint.blocks > 1:
+        return by_blocks(case, constraint.blocks)
+    copies = case.shapes[0][0] if constraint.batch_dims else 1
+    own = constraint.radius, constraint.equality
+    warm, cold = ref.spectral_pieces(*own, cold=False), ref.spectral_pieces(*own, cold=True)
+    return Twin([warm] * copies, matrices(constraint.batch_dims), cold=[cold] * copies)
+
+
+def diagonal_gram_twin(case: Case) -> Twin:
+    constraint = case.make()
+    assert isinstance(constraint, DiagonalGram)
+    if constraint.blocks > 1:
+        return by_blocks(case, constraint.blocks)
+    lay = matrices(constraint.batch_dims)
+    (example,) = lay([torch.zeros(case.shapes[0])])
+    return Twin([ref.matrix_pieces(ref.off_diagonals, example.shape)], lay)
+
+
+def simplex_twin(case: Case) -> Twin:
+    constraint = case.make()
+    assert isinstance(constraint, Simplex)
+
+    def lay(ws: Tensors) -> Tensors:
+        rows = ws[0].movedim(constraint.dim, -1)
+        return list(rows.reshape(-1, rows.shape[-1]))
+
+    count = math.prod(case.shapes[0]) // case.shapes[0][constraint.dim]
+    warm, cold = ref.simplex_pieces(cold=False), ref.simplex_pieces(cold=True)
+    return Twin([warm] * count, lay, cold=[cold] * count)
+
+
 def circle_twin(case: Case) -> Twin:
     bound = case.bound()
     assert isinstance(bound, Circle) and not isinstance(bound.radius, str)
@@ -149,7 +209,8 @@ def by_blocks(case: Case, count: int) -> Twin:
     def lay(ws: Tensors) -> Tensors:
         return [part for i in range(count) for part in one.lay([ws[0][i * shape[0] :][: shape[0]]])]
 
-    return replace(one, pieces=one.pieces * count, lay=lay)
+    cold = None if one.cold is None else one.cold * count
+    return replace(one, pieces=one.pieces * count, cold=cold, lay=lay)
 
 
 def general_twin(case: Case) -> Twin:
@@ -175,6 +236,11 @@ def general_twin(case: Case) -> Twin:
 
 
 TWINS: dict[type[Constraint], Callable[[Case], Twin]] = {
+    Box: box_twin,
+    Simplex: simplex_twin,
+    Spectral: spectral_twin,
+    DiagonalGram: diagonal_gram_twin,
+    NonNegative: box_twin,
     Massive: massive_twin,
     Unconstrained: unconstrained_twin,
     Circle: circle_twin,

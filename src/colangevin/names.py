@@ -3,11 +3,16 @@
 Add a name here, as an import and in ``__all__``: ``colangevin.Name`` then works.
 """
 
+from colangevin.constraints import Box as Box
 from colangevin.constraints import Circle as Circle
 from colangevin.constraints import Constraint as Constraint
+from colangevin.constraints import DiagonalGram as DiagonalGram
 from colangevin.constraints import General as General
 from colangevin.constraints import Massive as Massive
+from colangevin.constraints import NonNegative as NonNegative
 from colangevin.constraints import Orthogonal as Orthogonal
+from colangevin.constraints import Simplex as Simplex
+from colangevin.constraints import Spectral as Spectral
 from colangevin.constraints import Sphere as Sphere
 from colangevin.constraints import State as State
 from colangevin.constraints import Unconstrained as Unconstrained
@@ -67,12 +72,14 @@ __all__ = [
     "AdLaLa",
     "Adam",
     "AdaptiveLangevin",
+    "Box",
     "Circle",
     "CoLA",
     "ColangevinError",
     "Constraint",
     "ConstraintError",
     "ConvergenceError",
+    "DiagonalGram",
     "Direction",
     "DivergenceError",
     "DivergenceWarning",
@@ -83,6 +90,7 @@ __all__ = [
     "LangevinInLayers",
     "Massive",
     "Multirate",
+    "NonNegative",
     "Orthogonal",
     "Polar",
     "Prediction",
@@ -92,7 +100,9 @@ __all__ = [
     "SamplingWarning",
     "ShardedEnsemble",
     "Sign",
+    "Simplex",
     "SimulatedTempering",
+    "Spectral",
     "Sphere",
     "State",
     "SubsetMultirate",

@@ -94,7 +94,7 @@ def fused_adam(
 ) -> list[Tensor] | None:
     """Adam's updates in one pass over memory, where torch has a kernel for that; else None.
 
-    The kernel moves weights: those of 0 by lr = 1 uphill become the updates.
+    The kernel moves weights: those of 0 by lr = −1 become the updates.
     """
     first = gradients[0]
     plain = all(type(g) is Tensor and g.is_contiguous() for g in gradients)
@@ -109,12 +109,12 @@ def fused_adam(
         list(squares),
         [],
         counts,
-        lr=1.0,
+        lr=-1.0,
         beta1=betas[0],
         beta2=betas[1],
         weight_decay=0.0,
         eps=eps,
         amsgrad=False,
-        maximize=True,
+        maximize=False,
     )
     return updates

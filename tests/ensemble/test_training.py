@@ -255,7 +255,7 @@ def test_outputs_of_all_members():
         ((linear, [1.5]), {}, TypeError, "integers, got 1.5"),
         ((linear, [-1]), {}, ValueError, "-1"),
         ((lambda: 3, [1]), {}, TypeError, "torch.nn.Module"),
-        ((lambda: nn.Linear(1, 1).half(), [1]), {}, TypeError, "float32 or float64"),
+        ((lambda: nn.Linear(1, 1).to(torch.float8_e5m2), [1]), {}, TypeError, "float32 or float64"),
         ((lambda seed: nn.Linear(seed, 1), [1, 2]), {}, ValueError, "same names and shapes"),
         ((linear, [1, 2]), {"lr": [0.1]}, ValueError, "lr has 1 values for 2 members"),
         ((linear, [1]), {"lr": -1.0}, ValueError, "lr must be positive"),

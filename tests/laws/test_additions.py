@@ -44,7 +44,7 @@ def its_parents(case):
 '''
 LINES = """
     Case("own_centered", own.Centered, ((3, 4),), lambda w: w.sum(1).abs().max(), share=LAYOUT),
-    Case("own_positive", own.NonNegative, ((3, 4),), lambda w: (-w).max(), share=LAYOUT),
+    Case("own_angles", own.Angles, ((3, 4),), beyond(math.pi), share=LAYOUT),
     Case("own_slow", own.Slow, ((4, 3),), not_orthonormal(), share=LAYOUT),
     Case("own_same", own.Same, ((4, 3),), not_orthonormal(), share=LAYOUT, twin=own.its_parents),
 """
@@ -54,7 +54,7 @@ RUN = """
 METHOD = """
     OptimizerCase("own_method", lambda m, step, seed: own.Warm(m.parameters(), step, seed=seed)),
 """
-OWN = ("own_centered", "own_positive", "own_slow", "own_same")
+OWN = ("own_centered", "own_angles", "own_slow", "own_same")
 
 
 def class_of(name: str) -> str:
@@ -80,7 +80,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             shutil.copy(file, folder / "laws")
     imports = "from dataclasses import dataclass\nimport torch\nimport colangevin as cl\n"
     imports += "from colangevin.constraints import Vector\n"
-    classes = [class_of(name) for name in ("Centered", "NonNegative")]
+    classes = [class_of(name) for name in ("Centered", "Angles")]
     (folder / "own.py").write_text("\n".join([imports, *classes, SUBCLASSES]), "utf-8")
     add(folder / "registry.py", "\nCASES = [\n", LINES)
     add(folder / "registry.py", "\nRUNS = [\n", RUN)
@@ -140,7 +140,7 @@ def test_the_contract_of_optimizers_runs_on_a_new_one(report: dict[str, str]) ->
 def test_only_literal_formulas_that_nobody_has_written_are_skipped(report: dict[str, str]) -> None:
     skipped = {test: count for test, count in report.items() if test.startswith("skipped")}
     assert len(skipped) == 3
-    for name in ("Centered", "NonNegative", "Slow"):
+    for name in ("Centered", "Angles", "Slow"):
         (count,) = [n for words, n in skipped.items() if words.startswith(f"skipped: {name} has")]
         assert count == "14"  # two tests, seven schemes
     assert all("name them in its line of CASES, as twin=" in words for words in skipped)

@@ -3,14 +3,24 @@
 import pytest
 import torch
 
-from colangevin import Circle, Constraint, Massive, Sphere, State, Unconstrained
+from colangevin import (
+    Box,
+    Circle,
+    Constraint,
+    Massive,
+    NonNegative,
+    Simplex,
+    Sphere,
+    State,
+    Unconstrained,
+)
 from colangevin.constraints.base import Vector
 from colangevin.integrators import pieces
 from registry import CASES, Case, ids, normals
 
 STEP = 0.05
 TOLERANCE = 1e-11
-EXACT = (Unconstrained, Massive, Circle, Sphere)
+EXACT = (Unconstrained, Massive, Box, NonNegative, Simplex, Circle, Sphere)
 """Kinds whose drift is the geodesic; that of a subclass may be another."""
 GEODESIC = [case for case in CASES if type(case.make()) in EXACT]
 

@@ -147,6 +147,6 @@ def run(pieces: Sequence[Piece], actions: Sequence[Action], made: int, draw: int
     numbers: list[float] = []
     for item in pieces:
         radius = 0.0 if isinstance(item.radius, Tensor) else item.radius
-        numbers += [item.weight_decay, radius, *values]
+        numbers += [item.weight_decay, radius, 0.0, *values]
     segments = [segment_of(item, row=row) for row, item in enumerate(pieces)]
     step(segments, [item.gradient for item in pieces], kinds, numbers, made, draw)

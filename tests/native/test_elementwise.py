@@ -168,7 +168,7 @@ def test_a_parameter_in_two_pieces_moves_as_a_whole(geometry: str, dtype: torch.
         parts, slices = start.copy(), (slice(0, cut), slice(cut, 5000))
         segments = [segment_of(parts, part) for part in slices]
         gradients = [whole.gradient[part] for part in slices]
-        step(segments, gradients, kinds, [0.0, radius, *numbers], made=7)
+        step(segments, gradients, kinds, [0.0, radius, 0.0, *numbers], made=7)
         assert same(whole, parts)
 
 
@@ -178,7 +178,7 @@ def test_members_move_as_if_alone(geometry: str, turned: bool) -> None:
     """Three stacked matrices, each with its seed and its row, after a parameter of one."""
     seeds, (kinds, values) = array("q", [5, -6, 7]), flatten(ALL)
     owns = [seeds[m : m + 1] for m in range(3)]
-    rows = [[0.1 * m, 0.4, *(value / (1 + m) for value in values)] for m in range(3)]
+    rows = [[0.1 * m, 0.4, 0.0, *(value / (1 + m) for value in values)] for m in range(3)]
     one, two = (piece(geometry, 1050, torch.float32, 2) for _ in range(2))
     slope = one.gradient.view(3, 50, 7)
     slope = slope.mT.contiguous().mT if turned else slope

@@ -119,7 +119,13 @@ def test_there_is_a_count_of_iterations_and_of_fallbacks(constraint: str) -> Non
     iterates = constraint == "orthogonal" or constraint.startswith("general")
     for index, group in enumerate(optimizer.violation()):
         assert isinstance(group, cl.Violation)
-        assert group._fields == ("residual", "cotangency", "iterations", "fallbacks")
+        assert group._fields == (
+            "residual",
+            "cotangency",
+            "iterations",
+            "fallbacks",
+            "at_bound",
+        )
         assert isinstance(group.iterations, int) and isinstance(group.fallbacks, int)
         assert (group.iterations > 0) == (iterates and index == 0)
         assert group.fallbacks == 0

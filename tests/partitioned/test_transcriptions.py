@@ -181,23 +181,55 @@ def test_adaptive_langevin_with_the_feedback_around_the_flow(friction: float) ->
     assert abs(cl.friction_variable(optimizer)[0] - xi) < TOLERANCE
 
 
-def test_adlala() -> None:
+@pytest.mark.parametrize("equation", ["2.58", "3.31"])
+def test_adlala(equation: str) -> None:
     parameters = start()
     optimizer = cl.AdLaLa(
-        parts_of(parameters), H, 0.4, 0.3, 0.2, friction=1.3, langevin_temperature=0.1
+        parts_of(parameters),
+        H,
+        0.4,
+        0.3,
+        0.2,
+        friction=1.3,
+        langevin_temperature=0.1,
+        first_friction=0.7,
+        equation=equation,
     )
     path, noise = run(optimizer, parameters, STEPS)
-    theta, xi = beginning(), 0.0
+    theta, xi = beginning(), 0.7
     p = [torch.zeros_like(part) for part in theta]
     first = noise.of(5)
     expected = []
     for r in zip(first[::2], first[1::2], noise.of(3), strict=True):
         theta, p, xi = reference.adlala(
-            theta, p, xi, negative_gradient, H, 0.4, 0.3, 0.2, 1.3, 0.1, list(r)
+            *(theta, p, xi, negative_gradient, H, 0.4, 0.3, 0.2, 1.3, 0.1, list(r)),
+            printed=equation == "3.31",
         )
         expected.append(theta)
     assert largest_difference(path, expected) < TOLERANCE
-    assert abs(cl.friction_variable(optimizer)[0] - xi) < TOLERANCE
+    made = 0.4 if equation == "3.31" else 1.0  # the state has the friction itself
+    assert abs(cl.friction_variable(optimizer)[0] - made * xi) < TOLERANCE
+
+
+def test_weights_and_biases_have_thermostats_of_their_own() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    optimizer = cl.AdLaLa(cl.partition(model, by="output"), H, separate_biases=True)
+    groups = [g for g in optimizer.param_groups if g["thermostat"] == "adaptive"]
+    assert [g["names"] for g in groups] == [["0.weight"], ["0.bias"]]
+    for _ in range(5):
+        model(torch.randn(8, 3)).square().mean().backward()
+        optimizer.step()
+    weights, biases, *_ = cl.friction_variable(optimizer)
+    assert weights != biases
+    together = cl.AdLaLa(cl.partition(model, by="output"), H, seed=1)
+    assert len([g for g in together.param_groups if g["thermostat"] == "adaptive"]) == 1
+
+
+@pytest.mark.parametrize("kind", [cl.AdLaLa, cl.AdaptiveLangevin])
+def test_an_equation_that_nobody_knows_is_refused(kind: type[cl.CoLA]) -> None:
+    with pytest.raises(ValueError, match=r"equation must be one of '2.58', '3.31', got '3.30'"):
+        kind(parts_of(start()), step_size=H, equation="3.30")  # type: ignore[call-arg]
 
 
 def test_adaptive_langevin_on_circles() -> None:

@@ -10,7 +10,7 @@ import colangevin as cl
 from colangevin.sampling.chains import Chains, Dynamics
 from colangevin.sampling.moves import Guard, Metropolis, Phase, refresh, turned, verlet
 from colangevin.sampling.targets import target_of
-from colangevin.sampling.tuning import WarmUp
+from colangevin.sampling.warmup import WarmUp
 from posteriors import point
 
 SEEDS = [3, 4, 5]

@@ -27,10 +27,15 @@ from torch import Tensor
 import targets
 from chains import OVERDAMPED, Observable, Run, Target, estimates, integrate, optimize
 from colangevin.constraints import (
+    Box,
     Circle,
+    DiagonalGram,
     General,
     Massive,
+    NonNegative,
     Orthogonal,
+    Simplex,
+    Spectral,
     Sphere,
     State,
     Unconstrained,
@@ -300,6 +305,146 @@ def test_matrix_langevin_on_the_stiefel_manifold(case: Callable[[], Case], word:
     case().check(integrate, plan(word, burn=3.0, samples=2), seed=4)
 
 
+# --- walls ----------------------------------------------------------------------------------
+
+
+def truncated(power: int, low: float, high: float, mean: float, variance: float) -> float:
+    """E x^power of a Gaussian between walls."""
+    x = np.linspace(low, high, 20001)
+    density = np.exp(-((x - mean) ** 2) / (2 * variance))
+    return float((density * x**power).sum() / density.sum())
+
+
+def box() -> Case:
+    """A Gaussian of mean 0.8 and variance 0.5 between -0.5 and 1."""
+    wall = {"low": -0.5, "high": 1.0, "mean": 0.8}
+
+    def known(power: int) -> Known:
+        exact = truncated(power, variance=0.5, **wall)
+        others = [truncated(power, variance=v, **wall) for v in (0.25, 1.0)]
+        # Weights that stop at the walls: the same Gaussian, clipped.
+        x = 0.8 + 0.5**0.5 * np.random.default_rng(0).standard_normal(400000)
+        clipped = float((x.clip(-0.5, 1.0) ** power).mean())
+        return Known(lambda s: s.position**power, exact, (*others, clipped))
+
+    start = torch.tensor(0.5)
+    target = Target(Box(-0.5, 1.0), start, lambda w: (w - 0.8) ** 2, 1.0)
+    return Case(target, {"first": known(1), "second": known(2)})
+
+
+def half_line() -> Case:
+    """exp(-2w) on w >= 0, whose force presses against the wall."""
+    return Case(
+        Target(NonNegative(), torch.tensor(0.3), lambda w: 2.0 * w),
+        {
+            "first": Known(lambda s: s.position, 0.5, (0.25, 1.0)),
+            "second": Known(lambda s: s.position**2, 0.5, (0.125, 2.0)),
+        },
+    )
+
+
+def dirichlet(*alphas: float) -> Case:
+    """Without a loss, or with the one that makes parameters other than 1."""
+    alpha = torch.tensor(alphas, dtype=torch.float64)
+    total, count = sum(alphas), len(alphas)
+
+    def moments(own: np.ndarray) -> tuple[float, float]:
+        first = own[0] / own.sum()
+        return float(first), float(first * (own[0] + 1) / (own.sum() + 1))
+
+    exact = moments(np.array(alphas))
+    hot, cold = (moments(1 + (np.array(alphas) - 1) * factor) for factor in (0.5, 2.0))
+    # Uniform on the sphere w = x^2, instead of on the simplex, when there is no loss.
+    half = moments(np.array(alphas) - 0.5)
+    flat = total == count
+    start = torch.full((count,), 1.0 / count)
+    return Case(
+        Target(
+            Simplex(),
+            start,
+            lambda w: (w.log() * (1.0 - alpha)).sum(dim=-1) if not flat else zero(w).sum(dim=-1),
+        ),
+        {
+            "first": Known(lambda s: s.position[:, 0], exact[0], () if flat else (hot[0], cold[0])),
+            "second": Known(
+                lambda s: s.position[:, 0] ** 2, exact[1], (half[1],) if flat else (hot[1], cold[1])
+            ),
+        },
+    )
+
+
+def spectral_ball() -> Case:
+    """2 x 2 matrices: the density of singular values is |a^2 - b^2|, E|W|^2 = 4 r^2/5."""
+    square = Known(
+        lambda s: s.position.square().sum(dim=(1, 2)),
+        0.8,
+        (2 / 3, 1.2),  # both singular values uniform; the larger one on the boundary
+    )
+    determinant = Known(lambda s: torch.linalg.det(s.position) ** 2, 1 / 10, (1 / 5, 1 / 16))
+    target = Target(Spectral(1.0, batch_dims=1), 0.3 * torch.eye(2), zero)
+    return Case(target, {"square": square, "determinant": determinant})
+
+
+def spectral_sphere() -> Case:
+    """sigma_1 = r = 2: the density of s = sigma_2/r is 1 - s^2, so that E s^2 = 1/5."""
+    start = torch.diag(torch.tensor([2.0, 0.5]))
+    target = Target(Spectral(2.0, equality=True, batch_dims=1), start, zero)
+    share = Known(
+        lambda s: (torch.linalg.det(s.position) / 4.0) ** 2,
+        1 / 5,
+        (1 / 3, 1 / 2),  # without the factor of the surface; sigma_2 ds as on the ball
+    )
+    return Case(target, {"share": share})
+
+
+def diagonal_gram() -> Case:
+    """|w_1|, |w_2| = rho (cos a, sin a): area rho^2 d rho da, where it is not rho d rho da."""
+    start = torch.tensor([[1.0, 0.2], [-0.2, 1.0]])
+    target = Target(
+        DiagonalGram(batch_dims=1, tolerance=1e-8), start, lambda w: w.square().sum(dim=(1, 2)) / 2
+    )
+
+    def columns(s: State) -> Tensor:
+        return s.position.square().sum(dim=1)
+
+    return Case(
+        target,
+        {
+            "square": Known(lambda s: columns(s).sum(dim=1), 3.0, (1.5, 6.0, 2.0, 4.0)),
+            # E rho^4 E cos^2 sin^2 = 15/8; for Gaussian columns 4.
+            "both": Known(lambda s: columns(s).prod(dim=1), 15 / 8, (1.0, 4.0)),
+        },
+    )
+
+
+WALLS: dict[str, Callable[[], Case]] = {
+    "box": box,
+    "half line": half_line,
+    "flat simplex": lambda: dirichlet(1.0, 1.0, 1.0, 1.0),
+    "dirichlet": lambda: dirichlet(4.0, 3.0, 2.5),
+    "spectral ball": spectral_ball,
+    "spectral sphere": spectral_sphere,
+    "diagonal gram": diagonal_gram,
+}
+
+
+def wall_plan(name: str, word: str) -> Run:
+    """Simplex and ball are small, so their chains are fast: the time of a walk is r^2/tau."""
+    if name in ("box", "half line"):
+        return plan(word, chains=8000)
+    if "simplex" in name or name == "dirichlet":
+        step = {OVERDAMPED: 2e-4, "OBA": 0.004, "BAOAB": 0.02}[word]
+        return Run(word, step, 0.3 if word == OVERDAMPED else 2.0, 2, 0.3, chains=2000)
+    step = {OVERDAMPED: 2e-3, "OBA": 0.02, "BAOAB": 0.1}[word]
+    return Run(word, step, 1.5 if word == OVERDAMPED else 5.0, 2, 1.5, chains=2000)
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("name", WALLS)
+def test_the_laws_between_walls(name: str, word: str) -> None:
+    WALLS[name]().check(integrate, wall_plan(name, word), seed=10)
+
+
 # --- general constraints --------------------------------------------------------------------
 
 LONG, SHORT = 1.5, 1.0
@@ -466,6 +611,8 @@ def anisotropic() -> Case:
         (ball, "BAOAB"),
         (matrix_langevin_32, "BAOAB"),
         (gaussian, "BAOAB"),
+        (box, "BAOAB"),
+        (half_line, OVERDAMPED),
     ],
 )
 def test_the_optimizer_samples_the_same_measure(case: Callable[[], Case], word: str) -> None:

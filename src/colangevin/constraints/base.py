@@ -17,6 +17,9 @@ from colangevin.errors import ConstraintError
 Draw: TypeAlias = Callable[[Tensor], Tensor]
 """Draws standard normals of the shape, dtype and device of the tensor it is given."""
 
+NEAR_BOUND = 0.02
+"""What is nearer to its bound than this part of its radius counts as ``at_bound``."""
+
 Scalar: TypeAlias = "float | Tensor"
 """A number, or a tensor that broadcasts (an ensemble's members may differ)."""
 
@@ -222,6 +225,8 @@ class Constraint(ABC):
     part of P in Λ. Then Π needs no work of its own: ``close`` applies it where a cotangent
     momentum is wanted.
     """
+    walls: ClassVar[bool] = False
+    """Whether ``slide`` and ``land`` are others than ``drift`` and ``project``."""
     joint: bool = False
     """Whether one constraint couples several parameters."""
     blocks: int = 1
@@ -452,6 +457,13 @@ class Constraint(ABC):
         is lost unless the caller has kept a copy, ``state.map(torch.clone)``.
         """
 
+    def slide(self, state: State, step: Scalar) -> State:
+        """A at temperature 0, where a wall stops what runs into it: ``drift`` where there is none.
+
+        A reflected weight would come back to a wall that the loss presses it against, for ever.
+        """
+        return self.drift(state, step)
+
     def velocity(self, state: State) -> Tensor:
         """How fast the weight moves, without the slack's part: the momentum, if masses are 1."""
         return self.ambient_momentum(state)
@@ -485,6 +497,14 @@ class Constraint(ABC):
 
         It may write over the tensors of ``state``, as ``drift``, and over the proposal.
         """
+
+    def land(self, state: State, position: Tensor, slack: Tensor | None) -> State:
+        """``project`` at temperature 0, where a wall stops what runs into it."""
+        return self.project(state, position, slack)
+
+    def at_bound(self, state: State) -> Tensor | None:
+        """Which weights, rows or singular values are at their bound; None if there is no bound."""
+        return None
 
     @abstractmethod
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints.base import (
+    NEAR_BOUND,
     Constraint,
     Draw,
     Scalar,
@@ -193,7 +194,7 @@ class Circle(Constraint):
         assert not isinstance(self.radius, str)
         if isinstance(self.radius, float):
             return _bound(self.radius, dtype)
-        return _below(self.radius.double(), dtype).to(device)
+        return below(self.radius.double(), dtype).to(device)
 
     def excess(self, position: Tensor) -> float:
         ratio = float((position / self._radius(position)).abs().max())
@@ -248,6 +249,10 @@ class Circle(Constraint):
         """θ/r − sin φ."""
         assert state.slack is not None
         return state.position / self._radius(state.position) - torch.sin(state.slack)
+
+    def at_bound(self, state: State) -> Tensor:
+        """|θ| ≥ 0.98 r."""
+        return state.position.abs() >= (1.0 - NEAR_BOUND) * self._radius(state.position)
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         assert state.slack is not None
@@ -331,17 +336,23 @@ class Circle(Constraint):
 
 @functools.lru_cache(maxsize=256)
 def _bound(radius: float, dtype: torch.dtype) -> float:
-    return float(_below(torch.tensor(radius, dtype=torch.float64), dtype))
+    return float(below(torch.tensor(radius, dtype=torch.float64), dtype))
 
 
-def _below(radius: Tensor, dtype: torch.dtype) -> Tensor:
-    """The largest numbers of a dtype that are not above some of float64."""
-    near = radius.to(dtype)
+def below(numbers: Tensor, dtype: torch.dtype) -> Tensor:
+    """The largest numbers of a dtype that are not above some of float64.
+
+    Example:
+        >>> float(below(torch.tensor(0.1, dtype=torch.float64), torch.float32)) <= 0.1
+        True
+    """
+    near = numbers.to(dtype)
     integer = torch.int64 if dtype == torch.float64 else torch.int32
     integer = torch.int16 if dtype in (torch.bfloat16, torch.float16) else integer
-    # The bits of positive numbers are in the numbers' order.
-    lower = (near.view(integer) - 1).view(dtype)
-    return torch.where(near.double() > radius, lower, near)
+    # The bits of positive numbers are in the numbers' order, those of negative ones against it.
+    signed = torch.where(near == 0.0, -near.abs(), near)
+    lower = (signed.view(integer) + torch.where(signed > 0.0, -1, 1).to(integer)).view(dtype)
+    return torch.where(near.double() > numbers, lower, near)
 
 
 def angle_of(sine: Tensor, cosine: Tensor) -> Tensor:
@@ -429,14 +440,14 @@ def first_radius(
     return kept
 
 
-def check_broadcast(radius: torch.Size, weight: torch.Size) -> None:
-    """Refuse radii that do not belong one to each entry, or row, of a weight."""
+def check_broadcast(radius: torch.Size, weight: torch.Size, name: str = "radius") -> None:
+    """Refuse radii, or other bounds, that do not belong one to each entry, or row, of a weight."""
     try:
         fits = torch.broadcast_shapes(radius, weight) == weight
     except RuntimeError:
         fits = False
     if not fits:
         raise ConstraintError(
-            f"radius of shape {tuple(radius)} does not broadcast to "
+            f"{name} of shape {tuple(radius)} does not broadcast to "
             f"{tuple(weight)}, the shape of what it bounds"
         )

@@ -21,6 +21,7 @@ from colangevin.constraints.base import (
     check_scale,
     tracked,
 )
+from colangevin.constraints.matrices import Matrices
 from colangevin.constraints.sums import ALONE, Alone, Cut
 from colangevin.errors import ConstraintError, ConvergenceError
 
@@ -36,7 +37,7 @@ FAR = 2.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Orthogonal(Constraint):
+class Orthogonal(Matrices):
     """QᵀQ = scale²·I for a tall weight Q = W, WWᵀ = scale²·I for a wide one (4.4, 4.50).
 
     Convolution kernels are read as out × (in · height · width). The projection back to the
@@ -67,8 +68,6 @@ class Orthogonal(Constraint):
     scale: Any = 1.0
     batch_dims: int = 0
     blocks: int = field(default=1, kw_only=True)
-    turned: ClassVar[bool | None] = None
-    """Whether a part of a weight is transposed, which its own shape does not tell."""
     fallible: ClassVar[bool] = True
     quotient: ClassVar[bool] = True
 
@@ -82,28 +81,17 @@ class Orthogonal(Constraint):
                 object.__setattr__(self, "scale", math.sqrt(2.0))
         else:
             object.__setattr__(self, "scale", checks.positive("scale", self.scale))
-        checks.count("batch_dims", self.batch_dims, least=0)
-        checks.count("blocks", self.blocks)
+        self._check_layout()
 
     # --- layout -------------------------------------------------------------------------
 
     def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
+        super().bind(shapes)
         for shape in shapes:
-            if len(shape) - self.batch_dims < 2:
-                raise ConstraintError(
-                    f"an orthogonal weight needs at least 2 dimensions besides "
-                    f"batch_dims={self.batch_dims}, got shape {tuple(shape)}"
-                )
-            self.block(shape, self.batch_dims)
             if self.scale == RMS and shape.numel():
                 rows, columns = self.matrix(shape)
                 return replace(self, scale=math.sqrt(rows / columns))
         return self
-
-    def matrix(self, shape: torch.Size) -> tuple[int, int]:
-        """Rows and columns of the weight, or of a block of it, read as a matrix."""
-        inner = self.block(shape, self.batch_dims)[self.batch_dims :]
-        return inner[0], inner.numel() // inner[0]
 
     def tolerance_in(self, dtype: torch.dtype) -> float:
         """The residual that ends the iteration in a dtype."""
@@ -112,26 +100,6 @@ class Orthogonal(Constraint):
     def batch_key(self, shape: torch.Size) -> tuple[object, ...]:
         rows, columns = self.matrix(shape)
         return (self.scale, max(rows, columns), min(rows, columns))
-
-    def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
-        """Matrices × r × s with r ≥ s; a wide weight is transposed (4.49)."""
-        leading = batch_dims + self.batch_dims
-        if self.blocks > 1:
-            tensor, leading = tensor.unflatten(leading, (self.blocks, -1)), leading + 1
-        matrix = tensor.flatten(leading + 1)
-        turned = matrix.shape[-2] < matrix.shape[-1] if self.turned is None else self.turned
-        if turned:
-            matrix = matrix.mT
-        return matrix.flatten(0, leading - 1) if leading else matrix.unsqueeze(0)
-
-    def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
-        return (batch.mT if self._is_turned(shape) else batch).reshape(shape)
-
-    def _is_turned(self, shape: torch.Size) -> bool:
-        if self.turned is not None:
-            return self.turned
-        rows, columns = self.matrix(shape)
-        return rows < columns
 
     def cut(self, shape: torch.Size, dim: int) -> Cut:
         """Along the long side the parts of S = QᵀQ̄ and M = Q̄ᵀQ̄ add up; a square has two."""
@@ -142,13 +110,6 @@ class Orthogonal(Constraint):
         if (down and self.blocks > 1) or (rows < columns if down else rows > columns):
             return Cut.NEVER
         return Cut.THROUGH
-
-    def part(
-        self, shape: torch.Size, first: Sequence[int], size: Sequence[int], over: Alone
-    ) -> Constraint:
-        rows, columns = self.matrix(shape)
-        across = list(size[self.batch_dims + 1 :]) != list(shape[self.batch_dims + 1 :])
-        return self._with(over=over, turned=rows < columns or (rows == columns and across))
 
     def describe(self) -> dict[str, Any]:
         own = {"kind": "Orthogonal", "scale": self.scale, "batch_dims": self.batch_dims}
@@ -267,8 +228,7 @@ class Orthogonal(Constraint):
         total = 0
         for shape in shapes:
             small = min(self.matrix(shape))
-            copies = self.blocks * shape[: self.batch_dims].numel()
-            total += shape.numel() - copies * small * (small + 1) // 2
+            total += shape.numel() - self.copies(shape) * small * (small + 1) // 2
         return total
 
     def cotangency(self, state: State) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints.base import (
+    NEAR_BOUND,
     Constraint,
     Scalar,
     State,
@@ -149,6 +150,17 @@ class Sphere(Constraint):
 
     def _length(self, shape: torch.Size) -> int:
         return shape.numel() // self._rows(shape)
+
+    def contiguous_length(self, shape: torch.Size) -> int:
+        """The length of rows that lie one after the other in the memory of a weight; else 0.
+
+        Example:
+            >>> shape = torch.Size([3, 4])
+            >>> Sphere().contiguous_length(shape), Sphere(dim=1).contiguous_length(shape)
+            (4, 0)
+        """
+        apart = self.dim is not None and not self._is_vector(shape) and self.dim % len(shape) != 0
+        return 0 if apart else self._length(shape)
 
     @staticmethod
     def _is_vector(shape: torch.Size) -> bool:
@@ -309,6 +321,13 @@ class Sphere(Constraint):
             self._dot(state.position, state.slack, state.position, state.slack) / (radius * radius)
             - 1.0
         )
+
+    def at_bound(self, state: State) -> Tensor | None:
+        """Rows with ‖w‖ ≥ 0.98 r, under an inequality."""
+        if self.equality:
+            return None
+        norm = self._dot(state.position, None, state.position, None).sqrt()
+        return norm >= (1.0 - NEAR_BOUND) * self._radius(norm)
 
     def _dot(self, x: Tensor, x_slack: Tensor | None, y: Tensor, y_slack: Tensor | None) -> Tensor:
         """x · y of each row; the slacks of a row that is cut are the same in all parts."""

@@ -41,6 +41,10 @@ from colangevin.diagnostics.signals import gradient_norms as gradient_norms
 from colangevin.diagnostics.signals import jacobian_spectrum as jacobian_spectrum
 from colangevin.diagnostics.signals import layer_products as layer_products
 from colangevin.diagnostics.signals import plot_signals as plot_signals
+from colangevin.diagnostics.spectrum import HessianSpectrum as HessianSpectrum
+from colangevin.diagnostics.spectrum import hessian_spectrum as hessian_spectrum
+from colangevin.diagnostics.spectrum import multirate_speed_up as multirate_speed_up
+from colangevin.diagnostics.spectrum import plot_spectrum as plot_spectrum
 from colangevin.diagnostics.surfaces import LossSurface as LossSurface
 from colangevin.diagnostics.surfaces import loss_surface as loss_surface
 from colangevin.diagnostics.surfaces import plot_surface as plot_surface
@@ -61,6 +65,7 @@ __all__ = [
     "Curvature",
     "Disagreement",
     "Distribution",
+    "HessianSpectrum",
     "Line",
     "LossPath",
     "LossSurface",
@@ -80,6 +85,7 @@ __all__ = [
     "fluctuation_temperature",
     "friction_variable",
     "gradient_norms",
+    "hessian_spectrum",
     "jacobian_spectrum",
     "kinetic_temperature",
     "largest_weight",
@@ -91,6 +97,7 @@ __all__ = [
     "majority",
     "maximum_softmax",
     "misclassified",
+    "multirate_speed_up",
     "pairwise_disagreement",
     "plot_agreement",
     "plot_course",
@@ -100,6 +107,7 @@ __all__ = [
     "plot_regions",
     "plot_rings",
     "plot_signals",
+    "plot_spectrum",
     "plot_spreads",
     "plot_surface",
     "plot_types",

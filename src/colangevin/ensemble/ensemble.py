@@ -105,7 +105,7 @@ class Ensemble:
         self.removed: list[Removal] = []
         self.steps = self.epochs = self.fallbacks = 0
         self._native = wants_kernels(None)
-        self._state: dict[Tensor, dict[str, Any]] = {}
+        self._state = members.masters(optimizers, names, self._learned)
         self._optimizer: MembersOptimizer | None = None
         self._gradients = Gradients(self._template, penalty, compile, self.seeds[0])
         for group in self._groups:

@@ -16,16 +16,24 @@ from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.recipe import FAINT, Recipe, joined
 from colangevin.integrators.scheme import parse
 from colangevin.optimizers.cola import CoLA
-from colangevin.optimizers.directions import Direction
-from colangevin.optimizers.options import decays, dynamics, is_adaptive, own_direction, resolve
+from colangevin.optimizers.options import decays, dynamics, is_adaptive, resolve
 from colangevin.optimizers.partitioned.methods import decay
 from colangevin.optimizers.step.bucket import Bucket, StateOf
 from colangevin.optimizers.step.plan import Plan
-from colangevin.optimizers.violation import Violation, cotangency_of, measured, worst_of
+from colangevin.optimizers.violation import (
+    Violation,
+    bound_count,
+    cotangency_of,
+    measured,
+    share_of,
+    worst_of,
+)
 
 One = TypeVar("One")
 Made = TypeVar("Made")
 
+ALIKE = ("direction", "rounding")
+"""Options that are one for all members, from the beginning."""
 COLUMNS = ("lr", "temperature", "coupling", "driving_noise")
 STEP = ("lr", "momentum", "friction", "scheme", "delayed_gradient")
 """What a group knows of its step."""
@@ -56,6 +64,7 @@ class MemberGroup:
         self.iterations = self.fallbacks = 0
         self.resting: Tensor | None = None  # members whose gradient was not finite
         self._recipes: dict[bool, Recipe] = {}
+        self._kept: dict[str, Any] = {}
         self._plan: Plan | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -81,7 +90,7 @@ class MemberGroup:
             constraint = joint[0].for_members(joint, 0)
         params = [tensors[name] for name in self.names]
         group = {"params": params, "names": self.names, "constraint": constraint}
-        group["direction"] = self._direction()
+        group.update({name: self._same(name) for name in ALIKE})
         # The kernels know no adaptive thermostat; without them every parameter is a bucket.
         native = native and not self.adaptive
         self._plan = Plan(group, self._ordinals, state_of, native, len(self.options), owns)
@@ -105,15 +114,15 @@ class MemberGroup:
         except ValueError as error:
             raise ValueError(f"{self.names[index]}: {error}") from error
 
-    def _direction(self) -> Direction | None:
-        """What takes the place of the gradient, in all members."""
-        found = [own_direction(group) for group in self.options]
-        if any(direction != found[0] for direction in found):
-            raise ValueError("the members' steps are of different kinds: direction differs")
-        if self._plan is not None and found[0] != self._plan.direction:
+    def _same(self, name: str) -> Any:
+        """An option that is one for all members, from the beginning."""
+        found = [group[name] for group in self.options]
+        if any(value != found[0] for value in found):
+            raise ValueError(f"the members' steps are of different kinds: {name} differs")
+        if self._kept.setdefault(name, found[0]) != found[0]:
             raise ValueError(
-                f"direction={found[0]} was set in an ensemble with {self._plan.direction}: it is "
-                "chosen when the ensemble is made"
+                f"{name}={found[0]} was set in an ensemble with {self._kept[name]}: it is chosen "
+                "when the ensemble is made"
             )
         return found[0]
 
@@ -147,7 +156,8 @@ class MemberGroup:
             ValueError: saying what differs.
         """
         if self.options:
-            self._direction()
+            for name in ALIKE:
+                self._same(name)
         if not self.adaptive and self.options:
             self._recipe(True), self._recipe(False)
         elif len({(group["scheme"], group["delayed_gradient"]) for group in self.options}) > 1:
@@ -385,16 +395,18 @@ def violation_of_members(group: MemberGroup, state_of: StateOf) -> MemberViolati
     if not group.options:
         return MemberViolation(0.0, 0.0, group.iterations, group.fallbacks)
     residuals = [torch.zeros(len(group.options), dtype=torch.float64)]
-    cotangencies = [0.0]
+    cotangencies, bounds = [0.0], []
     for bucket in group.buckets:
         for part in bucket.singles():
             state = part.look(state_of, group.momentum)
             residuals.append(_residuals(part, state))
+            bounds.append(bound_count(part, state))
             if group.momentum:
                 cotangencies.append(cotangency_of(part.constraint, state))
     members = torch.stack(residuals).amax(dim=0).tolist()
     worst = worst_of([0.0, *members]), worst_of(cotangencies)
-    return MemberViolation(*worst, group.iterations, group.fallbacks, members=members)
+    counts = group.iterations, group.fallbacks
+    return MemberViolation(*worst, *counts, share_of(bounds), members=members)
 
 
 def _residuals(part: Bucket, state: State) -> Tensor:

@@ -12,6 +12,7 @@ from torch.optim.optimizer import Optimizer
 
 from colangevin.constraints import Constraint
 from colangevin.optimizers import CoLA, parameter_groups
+from colangevin.optimizers.step.bucket import HALF, MASTER
 from colangevin.optimizers.step.place import unannounced
 
 Factory: TypeAlias = Callable[..., nn.Module]
@@ -20,7 +21,7 @@ Rules: TypeAlias = "Mapping[Any, Constraint | Sequence[Constraint] | None]"
 DECAYS = ("weight_decay", "decoupled_weight_decay")
 NUMBERS = ("lr", "momentum", "step_size", "friction", "temperature", *DECAYS)
 """What may differ between members: a number, or one per member."""
-OPTIONS = (*NUMBERS, "scheme", "delayed_gradient", "direction")
+OPTIONS = (*NUMBERS, "scheme", "delayed_gradient", "direction", "rounding")
 """All that an ensemble can be set to."""
 
 
@@ -59,8 +60,10 @@ def make(factory: Factory, seed: int) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise TypeError(f"factory must return a torch.nn.Module, got {module!r}")
     for name, parameter in module.named_parameters():
-        if parameter.dtype not in (torch.float32, torch.float64):
-            raise TypeError(f"{name} must be float32 or float64, got {parameter.dtype}")
+        if parameter.dtype not in (torch.float32, torch.float64, *HALF):
+            raise TypeError(
+                f"{name} must be float32 or float64, or half precision, got {parameter.dtype}"
+            )
     return module
 
 
@@ -138,6 +141,18 @@ def stack(modules: Sequence[nn.Module]) -> tuple[dict[str, Tensor], dict[str, Te
             {name: torch.stack([t[name].detach() for t in tables]) for name in tables[0]}
         )
     return stacked[0], stacked[1]
+
+
+def masters(
+    optimizers: Sequence[CoLA], names: Sequence[Mapping[Tensor, str]], stacked: Mapping[str, Tensor]
+) -> dict[Tensor, dict[str, Any]]:
+    """The float32 copies of half-precision weights, which were placed more exactly than these."""
+    found: dict[str, list[Tensor]] = {}
+    for optimizer, own in zip(optimizers, names, strict=True):
+        for parameter, entry in optimizer.state.items():
+            if MASTER in entry and own[parameter] in stacked:
+                found.setdefault(own[parameter], []).append(entry[MASTER])
+    return {stacked[name]: {MASTER: torch.stack(own)} for name, own in found.items()}
 
 
 def methods_of(

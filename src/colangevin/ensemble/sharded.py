@@ -22,7 +22,7 @@ from colangevin.ensemble.ensemble import Ensemble
 from colangevin.ensemble.gradients import Loss
 from colangevin.ensemble.groups import MemberViolation
 from colangevin.ensemble.train import History, listed, widen
-from colangevin.optimizers.violation import worst_of
+from colangevin.optimizers.violation import share_of, worst_of
 
 T = TypeVar("T")
 
@@ -263,6 +263,7 @@ torch.distributed.init_process_group() first, or use Ensemble
                     worst_of([one.cotangency for one in ranks]),
                     max(one.iterations for one in ranks),
                     sum(one.fallbacks for one in ranks),
+                    share_of((one.at_bound * len(one.members), len(one.members)) for one in ranks),
                     members=self._everyone(widen(self.local, members)).tolist(),
                 )
             )

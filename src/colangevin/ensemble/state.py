@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints.base import same_values
-from colangevin.ensemble.groups import MemberGroup, finite_members
+from colangevin.ensemble.groups import ALIKE, MemberGroup, finite_members
 from colangevin.ensemble.members import DECAYS
+from colangevin.optimizers.directions import Direction
 from colangevin.optimizers.saving.state_dict import copied
 from colangevin.optimizers.step.friction import FRICTION
 
@@ -127,7 +128,14 @@ def _group(part: MemberGroup) -> dict[str, Any]:
     ]
     found: dict[str, Any] = copied({"constraints": part.describe(), "settings": settings})
     counts = {name: getattr(part, name) for name in COUNTS}
-    return {**found, **counts, "direction": part.options[0]["direction"].describe()}
+    return {**found, **counts, **_kinds(part)}
+
+
+def _kinds(part: MemberGroup) -> dict[str, Any]:
+    """What is chosen when an ensemble is made, as plain values."""
+    own = part.options[0] if part.options else {}
+    found = {name: own[name] for name in ALIKE if name in own}
+    return {k: v.describe() if isinstance(v, Direction) else v for k, v in found.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -188,9 +196,9 @@ def _check(ensemble: Ensemble, state: Mapping[str, Any]) -> None:
     if set(state["state"]) != set(ensemble._learned):
         raise ValueError("the state has other names or shapes: it is of other parameters")
     for part, saved in zip(ensemble._groups, state["groups"], strict=False):
-        own = part.options[0]["direction"].describe()
-        if not same_values(saved.get("direction", own), own):
-            raise ValueError(f"the state has the direction {saved['direction']}, not {own}")
+        for name, own in _kinds(part).items():
+            if not same_values({name: saved.get(name, own)}, {name: own}):
+                raise ValueError(f"the state has the {name} {saved[name]}, not {own}")
     geometries = [part.describe() for part in ensemble._groups]
     found = [group["constraints"] for group in state["groups"]]
     counts = [[*map(len, each)] for each in (found, geometries)]

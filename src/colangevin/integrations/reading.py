@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.optim.optimizer import Optimizer
 
-from colangevin.constraints import Unconstrained
+from colangevin.constraints import Constraint, Unconstrained
 from colangevin.diagnostics import friction_variable, kinetic_temperature
 from colangevin.optimizers import CoLA, Multirate
 
@@ -63,6 +63,7 @@ def readings(optimizer: Any) -> dict[str, float]:
     """The numbers to watch, for each parameter group: "quantity/group".
 
     - "violation": max |g| relative to the constraint's scale, of constrained groups.
+    - "at_bound": the share of weights, or rows, at their bound, of groups that have one.
     - "temperature": τ as it is set now.
     - "kinetic_temperature": pᵀp/N, of groups with momenta that have moved. One reading scatters.
     - "friction": γ, or the friction variable of an adaptive thermostat, of underdamped groups.
@@ -90,7 +91,8 @@ def readings(optimizer: Any) -> dict[str, float]:
         raise TypeError(f"optimizer must be a CoLA or a Multirate of them, got {kind}")
     for prefix, part in parts:
         names = _names(prefix, part)
-        for values in (_violations(part), _temperatures(part), _kinetic(part), _frictions(part)):
+        readers = (_temperatures, _kinetic, _frictions)
+        for values in (*_violations(part), *(reader(part) for reader in readers)):
             quantity, *numbers = values
             for name, number in zip(names, numbers, strict=True):
                 if number is not None:
@@ -107,11 +109,16 @@ def _names(prefix: str, optimizer: CoLA) -> list[str]:
     return found
 
 
-def _violations(optimizer: CoLA) -> list[Any]:
-    pairs = zip(optimizer.param_groups, optimizer.violation(), strict=True)
-    free = [isinstance(group["constraint"], Unconstrained) for group in optimizer.param_groups]
-    residuals = [violation.residual for _, violation in pairs]
-    return ["violation", *(None if f else r for f, r in zip(free, residuals, strict=True))]
+def _violations(optimizer: CoLA) -> list[list[Any]]:
+    groups = optimizer.param_groups
+    free = [isinstance(group["constraint"], Unconstrained) for group in groups]
+    kinds = [type(group["constraint"]) for group in groups]
+    open_ended = [kind.at_bound is Constraint.at_bound for kind in kinds]
+    found = optimizer.violation()
+    return [
+        ["violation", *(None if f else v.residual for f, v in zip(free, found, strict=True))],
+        ["at_bound", *(None if f else v.at_bound for f, v in zip(open_ended, found, strict=True))],
+    ]
 
 
 def _temperatures(optimizer: CoLA) -> list[Any]:

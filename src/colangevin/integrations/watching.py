@@ -42,7 +42,7 @@ def watch(optimizer: Any, sink: Sink, every: int = 50) -> RemovableHandle:
         >>> for _ in range(3):
         ...     weight.grad = torch.ones(2)
         ...     optimizer.step()
-        2 ['temperature/group0', 'violation/group0']
+        2 ['at_bound/group0', 'temperature/group0', 'violation/group0']
         >>> handle.remove()
     """
     checks.count("every", every)

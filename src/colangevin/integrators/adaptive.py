@@ -2,7 +2,8 @@
 
 The friction ξ is a variable: dξ = ε(pᵀp − Nτ) dt raises it while the momenta are hotter than
 τ and lowers it, below 0 if need be, while they are colder. So heat of unknown origin, such as
-the noise of mini-batches, is taken out. Friction is ξ as in (2.58), not εξ as in (3.31).
+the noise of mini-batches, is taken out. Friction is ξ as in (2.58); the εξ of (3.31) is the same
+with the coupling ε².
 
 Momenta are in the units of ``torch.optim.SGD``, v = −p/h; ξ is a tensor without dimensions,
 so that nothing has to wait for a device.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from colangevin.constraints.base import Constraint, Draw, Scalar, State, add_scaled, match_dims
@@ -38,7 +39,7 @@ def advance(
     """
     for action in actions:
         if isinstance(action, Drift):
-            state = constraint.drift(state, action.step)
+            state = drift(constraint, state, *action)
             continue
         scale = 0.0 if action.scale is None else action.scale
         noisy = None if action.scale is None else draw
@@ -50,8 +51,14 @@ def advance(
     return state
 
 
-def drift(constraint: Constraint, state: State, step: Scalar) -> State:
+def drift(constraint: Constraint, state: State, step: Scalar, cold: bool | Tensor = False) -> State:
     """A: follow the geodesic of the momentum for the time ``step``.
+
+    Args:
+        constraint: the geometry.
+        state: where it starts.
+        step: the time.
+        cold: whether τ = 0, or a tensor in the shape of the step that is 1 where it is.
 
     Example:
         >>> import torch
@@ -59,7 +66,20 @@ def drift(constraint: Constraint, state: State, step: Scalar) -> State:
         >>> drift(Unconstrained(), State(torch.zeros(1), torch.ones(1)), 0.5).position
         tensor([0.5000])
     """
-    return constraint.drift(state, step)
+    if cold is False:
+        return constraint.drift(state, step)
+    if not (isinstance(cold, Tensor) and constraint.walls):
+        return constraint.slide(state, step)
+    warm = constraint.drift(state.map(torch.clone), step)
+    return _chosen(cold, constraint.slide(state, step), warm)
+
+
+def _chosen(mask: Tensor, one: State, other: State) -> State:
+    """The first state where a mask is not 0: of geometries with walls, which have no slack."""
+    position, momentum = torch.where(mask != 0, one.position, other.position), one.momentum
+    if momentum is not None and other.momentum is not None:
+        momentum = torch.where(mask != 0, momentum, other.momentum)
+    return one._replace(position=position, momentum=momentum)
 
 
 def impulse(
@@ -167,4 +187,9 @@ def overdamped(
         tensor([-0.1000])
     """
     position, slack = constraint.euler(state, gradient, step, scale, draw)
-    return constraint.project(state, position, slack)
+    if draw is None:
+        return constraint.land(state, position, slack)
+    if not isinstance(scale, Tensor) or not constraint.walls:
+        return constraint.project(state, position, slack)
+    warm = constraint.project(state.map(torch.clone), position.clone(), slack)
+    return _chosen(scale == 0.0, constraint.land(state, position, slack), warm)

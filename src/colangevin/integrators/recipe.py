@@ -58,7 +58,7 @@ class Dynamics(NamedTuple):
         Example:
             >>> from colangevin.integrators.scheme import parse
             >>> Dynamics(0.25, 0.5, 0.0, parse("OBA")).actions(first=False)
-            (Impulse(decay=0.5, weight=1.0, scale=None), Drift(step=-0.25))
+            (Impulse(decay=0.5, weight=1.0, scale=None), Drift(step=-0.25, cold=True))
         """
         lr, decay, temperature, scheme = self
         if decay == 0.0 and self.is_overdamped:
@@ -72,7 +72,7 @@ class Dynamics(NamedTuple):
                 kept, weight, scale = move
                 actions.append(Impulse(kept, weight, noise * scale or None if scale else None))
             elif moving:
-                actions.append(Drift(-lr * move[0]))
+                actions.append(Drift(-lr * move[0], temperature == 0.0))
         return tuple(actions)
 
 
@@ -116,7 +116,7 @@ class Recipe(NamedTuple):
         Example:
             >>> from colangevin.integrators.scheme import parse
             >>> Recipe.of(Dynamics(0.25, 0.5, 0.0, parse("OBA")), 0.0, first=False).actions
-            (Impulse(decay=0.5, weight=1.0, scale=None), Drift(step=-0.25))
+            (Impulse(decay=0.5, weight=1.0, scale=None), Drift(step=-0.25, cold=True))
         """
         actions = dynamics.actions(first)
         if share[1] > 1:
@@ -202,7 +202,7 @@ def stretch(actions: Sequence[T], index: int, parts: int) -> tuple[T, ...]:
             way = float(action[0])
             share = _overlap(walked, walked + abs(way), index, length)
             if share > ROUNDING * length:
-                chosen.append(Drift(math.copysign(share, way)))
+                chosen.append(Drift(math.copysign(share, way), action.cold))
             walked += abs(way)
         elif isinstance(action, Overdamped):
             scale = None if action.scale is None else action.scale / math.sqrt(parts)

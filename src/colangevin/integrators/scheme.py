@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from torch import Tensor
+
 from colangevin.constraints.base import Scalar
 
 LANGEVIN = "ABO"
@@ -25,9 +27,17 @@ ADAPTIVE = ("ABCDE", "ABEF")
 
 
 class Drift(NamedTuple):
-    """A for this time: a share of the step in a word, −h² times that in the units of SGD."""
+    """A for this time: a share of the step in a word, −h² times that in the units of SGD.
+
+    Where it is ``cold``, at τ = 0, walls stop what runs into them; otherwise they reflect it.
+    """
 
     step: Scalar
+    cold: bool | Tensor = False
+
+    def __repr__(self) -> str:
+        own = f"step={self.step}"
+        return f"Drift({own})" if self.cold is False else f"Drift({own}, cold={self.cold})"
 
 
 class Impulse(NamedTuple):

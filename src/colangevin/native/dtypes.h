@@ -4,6 +4,7 @@
 #define SUFFIX float
 #define FMA FMA_float
 #define ABS __builtin_fabsf
+#define SQRT __builtin_sqrtf
 #define COPYSIGN __builtin_copysignf
 #define EPSILON FLT_EPSILON
 #define BELOW(x) nextafterf(x, 0.0f)
@@ -14,6 +15,7 @@
 #undef SUFFIX
 #undef FMA
 #undef ABS
+#undef SQRT
 #undef COPYSIGN
 #undef EPSILON
 #undef BELOW
@@ -24,6 +26,7 @@
 #define SUFFIX double
 #define FMA FMA_double
 #define ABS __builtin_fabs
+#define SQRT __builtin_sqrt
 #define COPYSIGN __builtin_copysign
 #define EPSILON DBL_EPSILON
 #define BELOW(x) nextafter(x, 0.0)
@@ -34,6 +37,7 @@
 #undef SUFFIX
 #undef FMA
 #undef ABS
+#undef SQRT
 #undef COPYSIGN
 #undef EPSILON
 #undef BELOW

@@ -10,19 +10,23 @@
  */
 #include "common.h"
 
-enum { FREE = 0, CIRCLE = 1 };
+enum { FREE = 0, CIRCLE = 1, SPHERE = 2 };
+enum { GRADIENT = 0, ADAM = 1, SIGN = 2 };
 enum {
-    BYTES = 4096, /* of one tensor in a block: a few fit into the first cache */
+    BYTES = 2048, /* of one tensor in a block: a few fit into the first cache */
     LARGEST = BYTES / 4,
     THREADED = 1 << 15 /* numbers from which on threads are worth waking */
 };
 
+enum { HEAD = 3, FACTORS = 5 };
+
 /* One row of the table that Python keeps. The parameters of an ensemble's members lie one after
  * the other, each with its seed and its row of numbers; ``size`` is that of one of them. If
- * ``columns`` is not 0 it is their number, and the gradient has one column after the other. */
+ * ``columns`` is not 0 it is their number, and the gradient has one column after the other. The
+ * rows of a sphere have ``length`` numbers. ``mean`` and ``square`` are kept by a direction. */
 typedef struct {
     int64_t position, momentum, slack, gradient, radius, size, first, seeds, ordinal, step, draw,
-        row, members, columns;
+        row, members, columns, length, slack_momentum, mean, square;
 } Segment;
 
 typedef struct {
@@ -32,13 +36,14 @@ typedef struct {
 typedef struct Task Task;
 struct Task {
     void (*block)(const Task *, int64_t item, int64_t member, int64_t start, int64_t count);
-    int64_t (*size)(const Task *, int64_t item, int64_t *members);
-    int64_t items, length; /* of how many numbers a block is */
-    int64_t geometry, n_actions, width, total;
+    int64_t (*size)(const Task *, int64_t item, int64_t *members, int64_t *length);
+    int64_t items, length; /* of how many numbers a block is, or at most if it has whole rows */
+    int64_t geometry, n_actions, width, direction, total;
     const Segment *segments;
     const Fill *fills;
     const int64_t *kinds;
-    const double *numbers;
+    const double *numbers; /* rows of weight decay, radius, what a direction sees of it, actions */
+    const double *factors; /* of the direction, for each segment: β₁, β₂, ε, corrections of both */
 };
 
 #define BODY "elementwise.h"
@@ -51,10 +56,9 @@ static void share(const Task *task, int64_t part, int64_t parts) {
     const int64_t low = task->total / parts * part + task->total % parts * part / parts;
     const int64_t high =
         task->total / parts * (part + 1) + task->total % parts * (part + 1) / parts;
-    const int64_t length = task->length;
-    int64_t before = 0, members;
+    int64_t before = 0, members, length;
     for (int64_t item = 0; item < task->items && before < high; item++) {
-        const int64_t size = task->size(task, item, &members);
+        const int64_t size = task->size(task, item, &members, &length);
         int64_t member = size && low > before ? (low - before) / size : 0;
         if (member > members) member = members;
         for (before += member * size; member < members && before < high; member++) {
@@ -71,10 +75,10 @@ static void share(const Task *task, int64_t part, int64_t parts) {
 static void work(void *task) { share(task, thread_number(), thread_count()); }
 
 static void run(Task *task, int64_t threads) {
-    int64_t members;
+    int64_t members, length;
     task->total = 0;
     for (int64_t item = 0; item < task->items; item++) {
-        const int64_t size = task->size(task, item, &members);
+        const int64_t size = task->size(task, item, &members, &length);
         task->total += size * members;
     }
     if (threads > 1 && parallel && task->total >= THREADED)
@@ -83,13 +87,19 @@ static void run(Task *task, int64_t threads) {
         share(task, 0, 1);
 }
 
-static int64_t segment_size(const Task *task, int64_t item, int64_t *members) {
-    *members = task->segments[item].members;
-    return task->segments[item].size;
+static int64_t segment_size(const Task *task, int64_t item, int64_t *members,
+                            int64_t *length) {
+    const Segment *s = task->segments + item;
+    *members = s->members;
+    *length = task->length;
+    if (task->geometry == SPHERE)
+        *length = s->length > task->length ? s->length : task->length / s->length * s->length;
+    return s->size;
 }
 
-static int64_t fill_size(const Task *task, int64_t item, int64_t *members) {
+static int64_t fill_size(const Task *task, int64_t item, int64_t *members, int64_t *length) {
     *members = 1;
+    *length = task->length;
     return task->fills[item].size;
 }
 
@@ -97,9 +107,9 @@ static int64_t fill_size(const Task *task, int64_t item, int64_t *members) {
 
 void cola_step(int64_t dtype, int64_t geometry, int64_t n_segments, const int64_t *segments,
                int64_t n_actions, const int64_t *kinds, const double *numbers, int64_t width,
-               int64_t threads) {
+               int64_t direction, const double *factors, int64_t threads) {
     Task task = {
-        .block = CHOOSE(step, dtype),
+        .block = geometry == SPHERE ? CHOOSE(rows, dtype) : CHOOSE(step, dtype),
         .size = segment_size,
         .items = n_segments,
         .length = BYTES / (dtype ? sizeof(double) : sizeof(float)),
@@ -107,8 +117,10 @@ void cola_step(int64_t dtype, int64_t geometry, int64_t n_segments, const int64_
         .n_actions = n_actions,
         .width = width,
         .segments = (const Segment *)segments,
+        .direction = direction,
         .kinds = kinds,
         .numbers = numbers,
+        .factors = factors,
     };
     run(&task, threads);
 }

@@ -24,7 +24,7 @@ from colangevin.native import building, cache
 from colangevin.native.building import BuildError
 
 FUNCTIONS = {
-    "kernels": {"cola_step": 9, "cola_normals": 4, "cola_turn": 7},
+    "kernels": {"cola_step": 11, "cola_normals": 4, "cola_turn": 7},
     "stiefel": {"cola_stiefel": 8},
 }
 """The functions of each library, and how many integers or addresses they take."""
@@ -32,18 +32,25 @@ TRIALS = {
     "kernels": """
 import array, ctypes, math, sys
 library = ctypes.CDLL(sys.argv[1])
-library.cola_step.argtypes = [ctypes.c_int64] * 9
+library.cola_step.argtypes = [ctypes.c_int64] * 11
 library.cola_normals.argtypes = [ctypes.c_int64] * 4
 for dtype, code in enumerate("fd"):
-    x, v, y, g = (array.array(code, [value] * 40) for value in (0.5, 0.0, math.pi / 6, 1.0))
-    at = [a.buffer_info()[0] for a in (x, v, y, g)]
+    start = (0.5, 0.0, math.pi / 6, 1.0, 0.0, 0.0)
+    x, v, y, g, m, s = (array.array(code, [value] * 40) for value in start)
+    at = [a.buffer_info()[0] for a in (x, v, y, g, m, s)]
     seed = array.array("q", [1])
-    segment = array.array("q", [*at, 0, 40, 0, seed.buffer_info()[0], 2, 3, 0, 0, 1, 0])
+    segment = [*at[:4], 0, 40, 0, seed.buffer_info()[0], 2, 3, 0, 0, 1, 0, 0, 0, *at[4:]]
     kinds = array.array("q", [1, 2, 3])
-    numbers = array.array("d", [0.0, 1.0, 0.9, 1.0, 0.1, -0.1, 0, 0, 0.1, 0.1, 0])
-    rest = [a.buffer_info()[0] for a in (segment, kinds, numbers)]
-    library.cola_step(dtype, 1, 1, rest[0], 3, rest[1], rest[2], 11, 1)
-    assert all(abs(a - math.sin(b)) < 1e-6 for a, b in zip(x, y))
+    numbers = array.array("d", [0.0, 1.0, 0.0, 0.9, 1.0, 0.1, -0.1, 0, 0, 0.1, 0.1, 0])
+    factors = array.array("d", [0.9, 0.99, 1e-8, 10.0, 10.0])
+    tables = array.array("q", segment), kinds, numbers, factors
+    segment, kinds, numbers, factors = (a.buffer_info()[0] for a in tables)
+    library.cola_step(dtype, 1, 1, segment, 3, kinds, numbers, 12, 1, factors, 1)
+    assert all(abs(a - math.sin(b)) < 1e-6 for a, b in zip(x, y)) and m[39] > 0 < s[39]
+    tables[0][2] = 0
+    tables[0][14] = 8
+    library.cola_step(dtype, 2, 1, segment, 3, kinds, numbers, 12, 2, factors, 1)
+    assert all(abs(sum(a * a for a in x[i : i + 8]) - 1) < 1e-5 for i in range(0, 40, 8))
     job = array.array("q", [at[0], 40, 0, 1, 2, 3, 0])
     library.cola_normals(dtype, 1, job.buffer_info()[0], 1)
     assert len(set(x)) == 40 and all(abs(a) < 7 for a in x)

@@ -91,7 +91,7 @@ def lay_out(structures: Sequence[ctypes.Structure]) -> array[int]:
     All have a momentum, and a slack, or none, and the last one takes the last row of numbers. So a
     call need look at no more than one.
     """
-    for name in ("momentum", "slack"):
+    for name in ("momentum", "slack", "mean", "square"):
         if len({getattr(one, name, 0) == 0 for one in structures}) > 1:
             raise ValueError(f"{name} is needed for all parameters or none, but some have none")
     ends = [one.row + getattr(one, "members", 1) for one in structures]

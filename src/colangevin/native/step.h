@@ -17,6 +17,7 @@
 #define ROUND 0x1.8p23f
 #define LEAST 0x1.6a09e6p-12f
 #endif
+#define TAN ((REAL)0.41421356237309503) /* π/8 */
 #define INSIDE ((REAL)1.5) /* up to this |φ| a weight is not near its bound */
 
 /* Numbers of a circle: of all weights alike, or made anew for each. */
@@ -25,7 +26,7 @@ typedef struct {
 } NAME(Circle);
 
 typedef struct {
-    REAL *position, *momentum, *angle;
+    REAL *position, *momentum, *angle, *mean, *square;
     const REAL *gradient, *radius;
     int64_t count;
     NAME(Circle) circle;
@@ -99,12 +100,9 @@ TARGET INLINE REAL NAME(held)(REAL angle) {
     return COPYSIGN(ABS(rest) < LEAST ? edge : size, angle);
 }
 
-/* φ of (θ, ξ), or of a multiple of them: NaN if θ is infinite. */
-TARGET INLINE REAL NAME(angle_of)(REAL x, REAL y) {
-    const REAL up = ABS(x), across = ABS(y), large = up > across ? up : across,
-               small = up > across ? across : up;
-    const int half = small > (REAL)0.41421356237309503 * large; /* tan π/8 */
-    const REAL t = (half ? small - large : small) / (half ? small + large : large), z = t * t;
+/* arctan t for |t| ≤ tan π/8. */
+TARGET INLINE REAL NAME(arctan)(REAL t) {
+    const REAL z = t * t;
 #if IS_DOUBLE
     REAL p = FMA(z, 0.021259877889059923282, -0.043590983538801961051);
     p = FMA(p, z, 0.056925402071554135019);
@@ -120,7 +118,15 @@ TARGET INLINE REAL NAME(angle_of)(REAL x, REAL y) {
     p = FMA(p, z, 0.199777104f);
     p = FMA(p, z, -0.333329491f);
 #endif
-    REAL a = FMA(p * z, t, t);
+    return FMA(p * z, t, t);
+}
+
+/* The angle from (0, 1) to a multiple of (x, y): NaN if x is infinite. */
+TARGET INLINE REAL NAME(angle_of)(REAL x, REAL y) {
+    const REAL up = ABS(x), across = ABS(y), large = up > across ? up : across,
+               small = up > across ? across : up;
+    const int half = small > TAN * large;
+    REAL a = NAME(arctan)((half ? small - large : small) / (half ? small + large : large));
     a = half ? PI / 4 + a : a;
     a = up > across ? PI / 2 - a : a;
     a = y < 0 ? PI - a : a;
@@ -154,10 +160,11 @@ TARGET INLINE void NAME(impulse_loop)(const NAME(Block) *b, const float *noise, 
 
 /* The weights of new angles φ + ωt, by the shortest loops that the farthest of them allows: those
  * that are left out would change nothing. */
-TARGET INLINE void NAME(settle)(const NAME(Block) *b, const REAL *restrict old, REAL time,
-                                INTEGER farthest, int radii) {
+TARGET INLINE void NAME(settle)(const NAME(Block) *b, const REAL *restrict old,
+                                const REAL *restrict speed, REAL time, INTEGER farthest,
+                                int radii) {
     if (farthest > NAME(bits)(PI))
-        LOOP(i, b->count) b->angle[i] = NAME(turned)(old[i], b->momentum[i], time);
+        LOOP(i, b->count) b->angle[i] = NAME(turned)(old[i], speed[i], time);
     if (farthest <= NAME(bits)(INSIDE)) {
         LOOP(i, b->count)
         b->position[i] = NAME(sine)(b->angle[i], NAME(circle_at)(b, i, radii).radius);
@@ -186,7 +193,7 @@ TARGET INLINE void NAME(drift_loop)(const NAME(Block) *b, REAL *restrict old, co
             farthest = size > farthest ? size : farthest;
         } else b->position[i] = FMA(speed, time, b->position[i]);
     }
-    if (circle) NAME(settle)(b, old, time, farthest, radii);
+    if (circle) NAME(settle)(b, old, b->momentum, time, farthest, radii);
 }
 
 TARGET INLINE void NAME(free_loop)(const NAME(Block) *b, const float *noise, REAL step,
@@ -197,21 +204,40 @@ TARGET INLINE void NAME(free_loop)(const NAME(Block) *b, const float *noise, REA
     }
 }
 
-/* (θ, ξ) - hG + noise, whose angle is all that is left of its projection. */
-TARGET INLINE void NAME(project_loop)(const NAME(Block) *b, REAL *restrict room,
+/* (θ, ξ) - hG + noise, of which only the angle is left: it is that from (θ, ξ) on, which is small in
+ * most blocks. */
+TARGET INLINE void NAME(project_loop)(const NAME(Block) *b, REAL *restrict turn, REAL *restrict old,
                                       const float *noise, const float *other, REAL step,
                                       REAL scale, int radii) {
-    LOOP(i, b->count) {
+    INTEGER farthest = 0;
+    int steep = 0;
+    _Pragma("omp simd reduction(| : steep)") for (int64_t i = 0; i < b->count; i++) {
         const NAME(Circle) c = NAME(circle_at)(b, i, radii);
-        const REAL x = FMA(b->gradient[i], -step, b->position[i]);
-        const REAL y = NAME(cosine)(b->angle[i], c.radius);
-        b->position[i] = noise ? FMA((REAL)noise[i], scale, x) : x;
-        room[i] = noise ? FMA((REAL)other[i], scale, y) : y;
+        const REAL cosine = NAME(cosine)(b->angle[i], 1), sine = b->position[i] * c.inverse;
+        REAL x = b->gradient[i] * -step, across = x * cosine, along = FMA(x, sine, c.radius);
+        if (noise) {
+            const REAL y = (REAL)other[i] * scale;
+            x = FMA((REAL)noise[i], scale, x);
+            across = FMA(x, cosine, -(y * sine));
+            along = FMA(x, sine, FMA(y, cosine, c.radius));
+        }
+        turn[i] = across;
+        old[i] = along;
+        steep |= !(ABS(across) <= TAN * along);
     }
-    LOOP(i, b->count) b->angle[i] = NAME(angle_of)(b->position[i], room[i]);
-    LOOP(i, b->count) b->angle[i] = NAME(held)(b->angle[i]);
-    LOOP(i, b->count)
-    b->position[i] = NAME(weight)(b->angle[i], NAME(circle_at)(b, i, radii));
+    if (steep) LOOP(i, b->count) turn[i] = NAME(angle_of)(turn[i], old[i]);
+    else LOOP(i, b->count) {
+        const REAL size = ABS(turn[i]), angle = NAME(arctan)(size / old[i]);
+        turn[i] = COPYSIGN(FMA(size, (REAL)0, angle), turn[i]);
+    }
+    SEEING_LOOP(i, b->count, farthest) {
+        const REAL angle = turn[i] + b->angle[i];
+        const INTEGER size = NAME(bits)(ABS(angle));
+        old[i] = b->angle[i];
+        b->angle[i] = angle;
+        farthest = size > farthest ? size : farthest;
+    }
+    NAME(settle)(b, old, turn, 1, farthest, radii);
 }
 
 /* --- actions: each choice is made once for a block ------------------------------------------- */
@@ -251,10 +277,11 @@ TARGET static void NAME(drift)(NAME(Block) b, REAL *restrict room, const float *
 #undef QUIET
 }
 
-TARGET static void NAME(overdamped)(NAME(Block) b, REAL *restrict room, const float *noise,
-                                    const float *other, REAL step, REAL scale, int circle) {
-#define NOISY(c, r) NAME(project_loop)(&b, room, noise, other, step, scale, r)
-#define QUIET(c, r) NAME(project_loop)(&b, room, 0, 0, step, 0, r)
+TARGET static void NAME(overdamped)(NAME(Block) b, REAL *restrict room, REAL *restrict more,
+                                    const float *noise, const float *other, REAL step, REAL scale,
+                                    int circle) {
+#define NOISY(c, r) NAME(project_loop)(&b, room, more, noise, other, step, scale, r)
+#define QUIET(c, r) NAME(project_loop)(&b, room, more, 0, 0, step, 0, r)
     if (!circle && noise) NAME(free_loop)(&b, noise, step, scale);
     else if (!circle) NAME(free_loop)(&b, 0, step, 0);
     else if (noise) EACH(NOISY);
@@ -264,31 +291,12 @@ TARGET static void NAME(overdamped)(NAME(Block) b, REAL *restrict room, const fl
 }
 #undef EACH
 
-/* G' = G + weight decay · θ, with θ as it is before the first action. */
-TARGET static void NAME(decay)(NAME(Block) *b, REAL *restrict room, REAL rate) {
-    LOOP(i, b->count) room[i] = FMA(b->position[i], rate, b->gradient[i]);
-    b->gradient = room;
-}
-
-/* The gradient of a matrix that is given column by column, in the order of the weights. */
-TARGET static void NAME(turn_gradient)(NAME(Block) *b, REAL *restrict room, const Segment *s,
-                                       int64_t member, int64_t start) {
-    const int64_t columns = s->columns, rows = s->size / columns;
-    const REAL *g = (const REAL *)(intptr_t)s->gradient + member * s->size;
-    if (columns == 2 && start % 2 == 0 && b->count % 2 == 0) {
-        const REAL *left = g + start / 2, *right = left + rows;
-        LOOP(i, b->count / 2) room[2 * i] = left[i], room[2 * i + 1] = right[i];
-    } else {
-        for (int64_t i = 0; i < b->count; i++)
-            room[i] = g[(start + i) % columns * rows + (start + i) / columns];
-    }
-    b->gradient = room;
-}
+#include "force.h"
 
 static NAME(Block) NAME(block)(const Segment *s, int64_t start, int64_t count, double radius) {
 #define AT(field) ((REAL *)(intptr_t)s->field + (s->field ? start : 0))
-    return (NAME(Block)){AT(position), AT(momentum), AT(slack), AT(gradient), AT(radius), count,
-                         NAME(circle)(radius)};
+    return (NAME(Block)){AT(position), AT(momentum), AT(slack),  AT(mean), AT(square),
+                         AT(gradient), AT(radius),   count,      NAME(circle)(radius)};
 #undef AT
 }
 
@@ -300,15 +308,14 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t member, in
     const int64_t seed = ((const int64_t *)(intptr_t)s->seeds)[member];
     NAME(Block) b = NAME(block)(s, member * s->size + start, count, row[1]);
     enum { COUNT = BYTES / sizeof(REAL) };
-    REAL decayed[COUNT], turned[COUNT], room[COUNT];
+    REAL force[COUNT], room[COUNT], more[COUNT];
     float rooms[2][COUNT + 2 * CHUNK];
     int64_t draws = s->draw;
 #define DRAW(i)                                                                               \
     NOISE(draw)(rooms[i], s->first + start, count, seed, s->ordinal, s->step, draws++)
-    if (s->columns) NAME(turn_gradient)(&b, turned, s, member, start);
-    if (row[0] != 0) NAME(decay)(&b, decayed, (REAL)row[0]);
+    NAME(force)(&b, force, task, item, member, start);
     for (int64_t a = 0; a < task->n_actions; a++) {
-        const double *x = row + 2 + 3 * a;
+        const double *x = row + HEAD + 3 * a;
         if (task->kinds[a] == IMPULSE) {
             const float *noise = x[2] != 0 ? DRAW(0) : 0;
             const NAME(Push) push = {(REAL)x[0], (REAL)x[1], (REAL)x[2]};
@@ -323,11 +330,13 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t member, in
         } else {
             const float *noise = x[1] != 0 ? DRAW(0) : 0;
             const float *other = noise && circle ? DRAW(1) : 0;
-            NAME(overdamped)(b, room, noise, other, (REAL)x[0], (REAL)x[1], circle);
+            NAME(overdamped)(b, room, more, noise, other, (REAL)x[0], (REAL)x[1], circle);
         }
     }
 #undef DRAW
 }
+
+#include "rows.h"
 
 #undef NAME
 #undef NOISE
@@ -336,3 +345,4 @@ TARGET static void NAME(step)(const Task *task, int64_t item, int64_t member, in
 #undef ROUND
 #undef LEAST
 #undef INSIDE
+#undef TAN

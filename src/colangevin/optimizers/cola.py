@@ -49,8 +49,8 @@ class CoLA(Optimizer):
 
     Every parameter group may set ``constraint``, the step (``lr`` and ``momentum``, or
     ``step_size`` and ``friction``), ``temperature``, ``scheme``, ``delayed_gradient``,
-    ``weight_decay``, ``direction`` and ``mass``. Unconstrained and at temperature 0, OBA is
-    ``torch.optim.SGD``.
+    ``weight_decay``, ``direction``, ``rounding`` and ``mass``. Unconstrained and at temperature 0,
+    OBA is ``torch.optim.SGD``.
 
     Weights that are off their manifold are moved onto it at once, which is logged. Parameters that
     need no gradient are left alone.
@@ -74,6 +74,9 @@ class CoLA(Optimizer):
         direction: what a step goes along: "gradient", "sign" (Lion's), "adam", "polar" (Muon's),
             or an object such as ``Adam(betas=(0.9, 0.95))``. It has a momentum of its own, so
             ``momentum`` may stay 0. Only "gradient" goes with a temperature above 0.
+        rounding: of weights in bfloat16 or float16. "nearest" keeps a float32 copy of them in the
+            state. "stochastic" keeps none: a step is made in float32, and each weight goes to one
+            of its two neighbours at random, so that the mean is right.
         strict: refuse weights that are off the manifold instead of moving them onto it, and
             gradients that are not finite. By default weights that became NaN are a warning, once.
         seed: of the noise, which is a function of the seed, the parameter's place, its count of
@@ -125,6 +128,7 @@ class CoLA(Optimizer):
         weight_decay: float = 0.0,
         decoupled_weight_decay: float = 0.0,
         direction: str | Direction = "gradient",
+        rounding: str = "nearest",
         strict: bool = False,
         seed: int | None = None,
         fused: bool | None = None,

@@ -22,6 +22,7 @@ from colangevin.optimizers.directions import Direction, Gradient, direction_of
 SGD_NAMES = ("lr", "momentum")
 PAPER_NAMES = ("step_size", "friction")
 THERMOSTATS = ("langevin", "adaptive")
+ROUNDINGS = ("nearest", "stochastic")
 WORDS = {"langevin": "OBA", "adaptive": "BACDEDCAB"}
 """The scheme of a group that names none."""
 COUPLING = 0.1
@@ -58,6 +59,10 @@ def _check_thermostat(name: str, value: object) -> str:
     return checks.choice(name, value, THERMOSTATS)
 
 
+def _check_rounding(name: str, value: object) -> str:
+    return checks.choice(name, value, ROUNDINGS)
+
+
 OPTIONS = {
     "lr": Option("h², or h of an overdamped step", None, checks.non_negative, number=True),
     "momentum": Option("e^{−γh}, with lr", number=True),
@@ -73,6 +78,7 @@ OPTIONS = {
         "of the weights, past the direction", 0.0, checks.non_negative, number=True
     ),
     "direction": Option("what a step goes along", "gradient", direction_of, compared=False),
+    "rounding": Option("of weights in half precision", "nearest", _check_rounding),
     "thermostat": Option("langevin or adaptive", "langevin", _check_thermostat),
     "coupling": Option("ε of the adaptive thermostat"),
     "driving_noise": Option("σ_A of the adaptive thermostat"),

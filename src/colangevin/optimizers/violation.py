@@ -27,34 +27,63 @@ class Violation(NamedTuple):
         cotangency: max |∇gᵀp| relative to |∇g||p|, of the momenta as the library reads them.
         iterations: of the projection of the last step that needed most of them.
         fallbacks: how many projections have used the polar factor so far.
+        at_bound: the share of what has a bound that is at it. A weight of ``Circle`` or of a
+            ``Box`` with two sides is, if it is nearer than 2 % of the radius, or of half the
+            width; with one side, if it is on the wall. Of ``Sphere`` rows count, of ``Spectral``
+            singular values (2 % likewise), of ``Simplex`` weights below 2 % of their mean. It is
+            0 where there is no bound: equalities, free weights, ``General``.
 
     Example:
         >>> import torch
         >>> from colangevin import Circle, CoLA
         >>> weight = torch.nn.Parameter(torch.tensor([0.1, 0.4]))
         >>> (found,) = CoLA([weight], lr=0.1, constraint=Circle(0.5)).violation()
-        >>> found.residual < 1e-6, found.fallbacks
-        (True, 0)
+        >>> found.residual < 1e-6, found.fallbacks, found.at_bound
+        (True, 0, 0.0)
     """
 
     residual: float
     cotangency: float
     iterations: int = 0
     fallbacks: int = 0
+    at_bound: float = 0.0
 
 
 def violation_of(group: dict[str, Any], plan: Plan, state_of: StateOf) -> Violation:
     """The worst of a group, measured in float64 where possible."""
-    residuals, cotangencies = [0.0], [0.0]
+    residuals, cotangencies, bounds = [0.0], [0.0], []
     for bucket, momentum in moved_buckets(plan, state_of):
         constraint, state = bucket.constraint, bucket.look(state_of, momentum)
         residual = _worst(constraint.residual(measured(constraint, state)))
         residuals.append(bucket.worst(residual))
+        bounds.append(bound_count(bucket, state))
         if momentum:
             # A momentum that is kept modulo the normal space is read without its normal part.
             cotangencies.append(bucket.worst(cotangency_of(constraint, state)))
     counts = group.get("iterations", 0), group.get("fallbacks", 0)
-    return Violation(worst_of(residuals), worst_of(cotangencies), *counts)
+    return Violation(worst_of(residuals), worst_of(cotangencies), *counts, share_of(bounds))
+
+
+def bound_count(bucket: Bucket, state: State) -> tuple[float, float]:
+    """How many weights, rows or singular values of a bucket are at their bound, and of how many."""
+    found = bucket.constraint.at_bound(state)
+    if found is None:
+        return 0.0, 0.0
+    terms = torch.stack([found.double().sum(), torch.ones_like(found).double().sum()])
+    shard = bucket.shards[0] if bucket.shards else None
+    made = terms if shard is None else torch.stack([shard.total(term) for term in terms])
+    return float(made[0]), float(made[1])
+
+
+def share_of(counts: Iterable[tuple[float, float]]) -> float:
+    """The share of all that is at its bound; 0 where nothing has one.
+
+    Example:
+        >>> share_of([(1.0, 2.0), (0.0, 2.0)])
+        0.25
+    """
+    at_bound, everything = (sum(column) for column in zip((0.0, 0.0), *counts, strict=True))
+    return at_bound / everything if everything else 0.0
 
 
 def cotangency_of(constraint: Constraint, state: State) -> float:

@@ -16,8 +16,9 @@ from colangevin.ensemble.groups import MemberGroup, finite
 from colangevin.errors import ConvergenceError, DivergenceError
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers import CoLA, parameter_groups
-from colangevin.optimizers.step.bucket import MOMENTUM, SLACK_MOMENTUM, Bucket
+from colangevin.optimizers.step.bucket import HALF, MOMENTUM, SLACK_MOMENTUM, Bucket
 from colangevin.optimizers.step.execute import degrees_of_freedom
+from colangevin.sampling.metrics import Whitened
 from colangevin.sampling.targets import Target
 
 Weights = dict[str, Tensor]
@@ -35,6 +36,7 @@ class Dynamics(NamedTuple):
         precision: of the Gaussian prior of free weights in units of the loss, its weight decay.
         compile: as in ``Ensemble``.
         tuned: whether the step size is to be found, so that the user has chosen none.
+        metric: numbers up to which the free weights have a metric; 0 for none.
     """
 
     step_size: float
@@ -44,6 +46,7 @@ class Dynamics(NamedTuple):
     precision: float
     compile: bool | None = None
     tuned: bool = False
+    metric: float = 0.0
 
 
 class Part(NamedTuple):
@@ -76,6 +79,8 @@ class Chains:
         dynamics: Dynamics,
     ) -> None:
         self.target, self.dynamics = target, dynamics
+        self.friction, self.gradients = dynamics.friction, 0
+        own = Whitened()
 
         def method(module: nn.Module) -> CoLA:
             groups = parameter_groups(module, rules)
@@ -83,7 +88,7 @@ class Chains:
                 free = isinstance(group.get("constraint") or Unconstrained(), Unconstrained)
                 group["weight_decay"] = dynamics.precision if free else 0.0
             return CoLA(
-                groups,
+                whitened(groups, own, dynamics.metric),
                 step_size=dynamics.step_size,
                 friction=dynamics.friction,
                 temperature=dynamics.temperatures[0],
@@ -97,6 +102,8 @@ class Chains:
         self.temperatures = torch.tensor(dynamics.temperatures, dtype=torch.float64)
         self.ensemble.set(temperature=list(dynamics.temperatures))
         self.step_size = dynamics.step_size
+        held = any(bucket.constraint is own for group in self.groups for bucket in group.buckets)
+        self.metric = own if held else None
         self._last: Found | None = None
         self._next: Found | None = None
 
@@ -131,6 +138,12 @@ class Chains:
         return all(group.momentum for group in self.groups)
 
     @property
+    def is_free(self) -> bool:
+        """Whether no weight has a constraint."""
+        buckets = [bucket for group in self.groups for bucket in group.buckets]
+        return all(isinstance(bucket.constraint, Unconstrained) for bucket in buckets)
+
+    @property
     def freedom(self) -> int:
         """Degrees of freedom of one chain, less the constraints."""
         return degrees_of_freedom([bucket for group in self.groups for bucket in group.buckets])
@@ -154,6 +167,7 @@ class Chains:
     def slopes(self, weights: Weights | None = None) -> Found:
         """Losses and gradients on the batch of the present step."""
         target = self.target
+        self.gradients += 1
         inputs, targets, shared = target.source.at(self.steps)
         return self.ensemble.slopes(target.loss, inputs, targets, shared=shared, weights=weights)
 
@@ -264,10 +278,16 @@ class Chains:
         """Set every chain's temperature to its own times a factor."""
         self.ensemble.set(temperature=[float(t) * factor for t in self.temperatures])
 
-    def set_step_size(self, step_size: float) -> None:
-        """Change h and keep the physical momenta: those of the engine are v = −p/h."""
+    def set_step_size(self, step_size: float, friction: float | None = None) -> None:
+        """Change h and keep the physical momenta: those of the engine are v = −p/h.
+
+        Args:
+            step_size: h.
+            friction: γ; None leaves it.
+        """
         ratio = self.step_size / step_size
-        self.ensemble.set(step_size=step_size, friction=self.dynamics.friction)
+        self.friction = self.friction if friction is None else friction
+        self.ensemble.set(step_size=step_size, friction=self.friction)
         for entry in self.ensemble._state.values():
             for key in (MOMENTUM, SLACK_MOMENTUM):
                 if key in entry:
@@ -282,13 +302,44 @@ class Chains:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that is needed to go on exactly."""
-        return {"ensemble": self.ensemble.state_dict(), "step_size": self.step_size}
+        return {
+            "ensemble": self.ensemble.state_dict(),
+            "step_size": self.step_size,
+            "friction": self.friction,
+            "metric": None if self.metric is None else self.metric.factor,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where ``state_dict`` was taken."""
         self._next = None
         self.ensemble.load_state_dict(state["ensemble"])
-        self.step_size = float(state["step_size"])
+        self.step_size, self.friction = float(state["step_size"]), float(state["friction"])
+        if self.metric is not None:
+            self.metric.load(state["metric"])
+
+
+def whitened(
+    groups: Sequence[dict[str, Any]], metric: Whitened, most: float
+) -> list[dict[str, Any]]:
+    """The groups with all free weights in one, which has the metric.
+
+    They stay as they are where the free weights have masses of the user's, different types or
+    half precision, or are more than ``most`` numbers.
+    """
+    kinds = (type(None), Unconstrained)
+    free = [group for group in groups if type(group["constraint"]) in kinds]
+    pairs = [
+        (parameter, name)
+        for group in free
+        for parameter, name in zip(group["params"], group["names"], strict=True)
+        if parameter.requires_grad and parameter.numel()
+    ]
+    params, names = [p for p, _ in pairs], [name for _, name in pairs]
+    alike = len({(p.dtype, p.device) for p in params}) == 1 and params[0].dtype not in HALF
+    if not alike or sum(p.numel() for p in params) > most:
+        return list(groups)
+    joint = {**free[0], "params": params, "names": names, "constraint": metric}
+    return [*(group for group in groups if type(group["constraint"]) not in kinds), joint]
 
 
 def weights_of(parts: Sequence[Part], states: Sequence[State]) -> Weights:

@@ -10,8 +10,8 @@ is refused. Closed-form geodesics need no such check.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -99,7 +99,7 @@ def verlet(chains: Chains, parts: Sequence[Part], start: Phase, step_size: float
     good = torch.ones(len(chains), dtype=torch.bool)
     states = []
     for part, state, force in zip(parts, start.states, start.forces, strict=True):
-        moved, fine = _kick_and_drift(part, state, force, step_size)
+        moved, fine = moved_along(part, state, force, _opening(step_size))
         states.append(moved)
         good &= fine
     energy, forces = chains.energies(parts, states)
@@ -114,13 +114,17 @@ def verlet(chains: Chains, parts: Sequence[Part], start: Phase, step_size: float
     return Moved(Phase(ended, energy, forces), good & change.isfinite(), change)
 
 
-def _kick_and_drift(
-    part: Part, state: State, force: Tensor, step_size: float
+def _opening(step_size: float) -> tuple[Action, ...]:
+    """B/2 and A."""
+    return HALF_KICK, Drift(-(step_size**2))
+
+
+def moved_along(
+    part: Part, state: State, force: Tensor, actions: Sequence[Action]
 ) -> tuple[State, Tensor]:
-    """B/2 and A in new memory, as the start is needed; the chains for which A has converged."""
+    """A part after some actions, in new memory, as the start is needed; who has converged."""
     geometry, members = part.bucket.constraint, part.bucket.members
     assert members is not None
-    actions = (HALF_KICK, Drift(-(step_size**2)))
     try:
         moved = advance(geometry, state.map(torch.clone), force, actions, None)
         return moved, torch.ones(members, dtype=torch.bool)
@@ -188,7 +192,9 @@ def _reversible(
         geometry, first = part.bucket.constraint, start.states[index]
         if not geometry.fallible:
             continue
-        back, fine = _kick_and_drift(part, turned(ended[index]), forces[index], step_size)
+        back, fine = moved_along(
+            part, turned(ended[index]), forces[index], _opening(step_size)
+        )
         back = geometry.close(advance(geometry, back, start.forces[index], [HALF_KICK], None))
         tolerance = 1e-6 if first.position.dtype == torch.float64 else 1e-3
         good &= fine & (_distance(part, back, turned(first)) <= tolerance)
@@ -219,11 +225,16 @@ def turned(state: State) -> State:
     return state._replace(momentum=-state.momentum, slack_momentum=slack)
 
 
+Flow: TypeAlias = "Callable[[Chains, Sequence[Part], Phase, float], Moved]"
+"""A step that can be made backwards, such as ``verlet``."""
+
+
 class Metropolis:
-    """Steps with a test: O, then the Verlet step, accepted with probability min(1, e^{−ΔH/τ}).
+    """Steps with a test: O, then a reversible step, accepted with probability min(1, e^{−ΔH/τ}).
 
     Args:
         chains: which move. Their potential must be of all data.
+        flow: the step.
 
     Attributes:
         exact: whether the test removes the bias of the step.
@@ -233,8 +244,8 @@ class Metropolis:
     exact = True
     bound = math.inf
 
-    def __init__(self, chains: Chains) -> None:
-        self.chains, self._parts = chains, chains.parts()
+    def __init__(self, chains: Chains, flow: Flow = verlet) -> None:
+        self.chains, self.flow, self._parts = chains, flow, chains.parts()
         self._phase: Phase | None = None
         self.accepted = torch.zeros(len(chains), dtype=torch.float64)
         self.tried = self.irreversible = 0
@@ -259,9 +270,7 @@ class Metropolis:
             closed = [p.bucket.constraint.close(s) for p, s in zip(parts, states, strict=True)]
             self._phase = Phase(closed, *chains.energies(parts, closed))
         before = self._phase
-        states = [self._refresh(p, s) for p, s in zip(parts, before.states, strict=True)]
-        start = Phase(states, before.energy, before.forces)
-        moved = verlet(chains, parts, start, chains.step_size)
+        start, moved = self._made(before)
         accept = self._decide(moved)
         self._phase = self._chosen(start, moved.phase, accept)
         self.accepted += accept.double()
@@ -270,11 +279,17 @@ class Metropolis:
         chains.ensemble.steps += 1
         return before.energy
 
+    def _made(self, before: Phase) -> tuple[Phase, Moved]:
+        """Where the step begins, after O, and what it leads to."""
+        states = [self._refresh(p, s) for p, s in zip(self._parts, before.states, strict=True)]
+        start = before._replace(states=states)
+        return start, self.flow(self.chains, self._parts, start, self.chains.step_size)
+
     def _refresh(self, part: Part, state: State) -> State:
         """O: p ← Π(e^{−γh} p + sqrt(τ(1 − e^{−2γh})) R)."""
         chains, geometry = self.chains, part.bucket.constraint
         step_size = chains.step_size
-        decay = math.exp(-chains.dynamics.friction * step_size)
+        decay = math.exp(-chains.friction * step_size)
         scale = chains.temperatures.sqrt() * (math.sqrt(1.0 - decay**2) / step_size)
         action = Impulse(decay, None, part.bucket.per_member_shape(scale))
         draw = noise(chains, part, 0)
@@ -333,12 +348,13 @@ class Guard(Metropolis):
     Args:
         chains: which move. Their potential must be of all data.
         bound: the largest |ΔH|, in τ.
+        flow: the step.
     """
 
     exact = False
 
-    def __init__(self, chains: Chains, bound: float) -> None:
-        super().__init__(chains)
+    def __init__(self, chains: Chains, bound: float, flow: Flow = verlet) -> None:
+        super().__init__(chains, flow)
         self.bound = bound
 
     def _decide(self, moved: Moved) -> Tensor:
@@ -349,6 +365,15 @@ class Guard(Metropolis):
         assert self._phase is not None
         kinetic = self.chains.temperature_of(self._parts, self._phase.states)
         return {**super().statistics(), "kinetic_temperature": kinetic}
+
+
+class Untested(Metropolis):
+    """Steps that are all made, but for those that lead nowhere: what is not finite is refused."""
+
+    exact = False
+
+    def _decide(self, moved: Moved) -> Tensor:
+        return moved.good
 
 
 def _either(mask: Tensor, one: State, other: State) -> State:

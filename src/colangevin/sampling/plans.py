@@ -13,10 +13,14 @@ from colangevin import checks
 from colangevin.integrators.scheme import parse
 from colangevin.optimizers.step.noise import check_seed
 from colangevin.random import key_of
+from colangevin.sampling.metrics import AUTO, DIAGONAL, FULL
 
 Observable: TypeAlias = "Callable[[dict[str, Tensor]], Tensor]"
 Factor: TypeAlias = "float | Sequence[float]"
 
+LANGEVIN, MICROCANONICAL = "langevin", "microcanonical"
+LARGE = 100_000
+"""Free weights of a chain up to which a metric is learned without being asked for."""
 DOWN = 4
 """Steps of a descent for each step of the warm-up, at most, if the user does not say."""
 
@@ -42,6 +46,9 @@ class Plan:
     memory: float
     descent: int | None = None
     guard: float | None = None
+    metric: str | None = AUTO
+    dynamics: str = LANGEVIN
+    guess: float = 0.1
 
     def __post_init__(self) -> None:
         for name, least in (("chains", 1), ("warmup", 0), ("draws", 1), ("thin", 1)):
@@ -64,6 +71,10 @@ class Plan:
         if self.prior is not None:
             checks.positive("prior", self.prior)
         checks.positive("tolerance", self.tolerance)
+        checks.positive("guess", self.guess)
+        if self.metric is not None:
+            checks.choice("metric", self.metric, (AUTO, FULL, DIAGONAL))
+        checks.choice("dynamics", self.dynamics, (LANGEVIN, MICROCANONICAL))
         checks.non_negative("jitter", self.jitter)
         checks.positive("memory", self.memory)
         if self.descent is not None:
@@ -74,6 +85,8 @@ class Plan:
             checks.positive("guard", self.guard)
         if self.adjust and self.guard is not None:
             raise ValueError(f"adjust=True tests every step: leave guard None, got {self.guard!r}")
+        if self.dynamics == MICROCANONICAL and self.friction == math.inf:
+            raise ValueError("dynamics='microcanonical' needs a finite friction, got inf")
         if self.tests and self.scheme != "BAOAB":
             raise ValueError(
                 f"{self.tests} has a step of its own, O and then B/2, A, B/2 with a test; leave "
@@ -82,8 +95,10 @@ class Plan:
 
     @property
     def tests(self) -> str:
-        """The argument by which steps are tested; empty if they are not."""
-        return "adjust=True" if self.adjust else "" if self.guard is None else "guard"
+        """The argument that asks for steps outside of the engine; empty if none does."""
+        if self.adjust or self.guard is not None:
+            return "adjust=True" if self.adjust else "guard"
+        return "dynamics='microcanonical'" if self.dynamics == MICROCANONICAL else ""
 
     @property
     def seeds(self) -> list[int]:
@@ -151,6 +166,16 @@ class Plan:
         if self.friction is not None:
             return float(self.friction)
         return 2.0 * math.sqrt(self.precision(unit)) if self.prior is not None else 1.0
+
+    def metric_up_to(self, whole: bool) -> float:
+        """Free weights of a chain up to which there is a metric; 0 for none.
+
+        A step of the user's is one in the weights' own units, and noise of mini-batches, which no
+        covariance shows, has a scale of its own: there only who asks for a metric gets one.
+        """
+        if self.metric == AUTO:
+            return LARGE if whole and self.step_size is None else 0.0
+        return 0.0 if self.metric is None else math.inf
 
     def plain(self) -> dict[str, Any]:
         """What determines the draws, as values of JSON; more draws may be added later."""

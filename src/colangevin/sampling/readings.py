@@ -19,7 +19,7 @@ from colangevin.errors import ConvergenceError
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.scheme import Drift
 from colangevin.sampling.chains import Chains, Part
-from colangevin.sampling.moves import FRESH, Phase, fresh_momenta, noise, verlet
+from colangevin.sampling.moves import FRESH, Flow, Phase, fresh_momenta, noise, verlet
 
 NEAR = 0.3
 """Of a thermal step h√τ: how far the Laplacian's two points lie from the middle."""
@@ -34,8 +34,10 @@ def start_of(chains: Chains, parts: Sequence[Part]) -> Phase:
 
 
 @torch.no_grad()
-def energy_errors(chains: Chains, step_size: float, readings: int = 1) -> Tensor:
-    """ΔH/τ of Verlet steps from fresh momenta at the present positions: [readings, chains].
+def energy_errors(
+    chains: Chains, step_size: float, readings: int = 1, flow: Flow = verlet
+) -> Tensor:
+    """ΔH/τ of steps from fresh momenta at the present positions: [readings, chains].
 
     It is infinite where a step fails.
     """
@@ -44,7 +46,7 @@ def energy_errors(chains: Chains, step_size: float, readings: int = 1) -> Tensor
     found = []
     for number in range(readings):
         states = fresh_momenta(chains, parts, start.states, step_size, 64 * number)
-        moved = verlet(chains, parts, start._replace(states=states), step_size)
+        moved = flow(chains, parts, start._replace(states=states), step_size)
         scaled = moved.change / chains.temperatures
         found.append(torch.where(moved.good, scaled, math.inf))
     return torch.stack(found)

@@ -17,14 +17,16 @@ from colangevin.sampling import storage
 from colangevin.sampling.chains import Chains
 from colangevin.sampling.descent import Descent
 from colangevin.sampling.locks import Lock
-from colangevin.sampling.moves import Guard, Metropolis
-from colangevin.sampling.plans import Plan
+from colangevin.sampling.microcanonical import LEAST, Microcanonical, isokinetic
+from colangevin.sampling.moves import Guard, Metropolis, Untested, verlet
+from colangevin.sampling.plans import MICROCANONICAL, Plan
 from colangevin.sampling.progress import Progress, told
 from colangevin.sampling.recording import Recorder
 from colangevin.sampling.resuming import Reading, compare
 from colangevin.sampling.targets import AllData, Loader, Points, Target
 from colangevin.sampling.traces import Trace, check_model
-from colangevin.sampling.tuning import Tuning, WarmUp
+from colangevin.sampling.tuning import Tuning
+from colangevin.sampling.warmup import WarmUp
 
 READINGS = 8
 """How often losses and observables are read before a run goes on: random ones differ."""
@@ -59,9 +61,7 @@ class Sampling:
         self.plan, self.target, self.chains, self.recorder = plan, target, chains, recorder
         self._schedule = schedule
         self._factor: float | None = 1.0
-        self._tested = Metropolis(chains) if plan.adjust else None
-        if plan.guard is not None:
-            self._tested = Guard(chains, plan.guard)
+        self._tested = mover_of(plan, chains)
         self._path = None if path is None else Path(path)
         self._lock: Lock | None = None
         self.tuning = Tuning(chains.step_size)
@@ -128,7 +128,7 @@ class Sampling:
     def _describe(self, draws: int) -> None:
         assert self._path is not None
         weights = self.chains.weights
-        rates = None if self._tested is None else self._tested.rates.tolist()
+        rates = self._rates
         values = {
             "format": storage.FORMAT,
             "version": storage.VERSION,
@@ -162,6 +162,12 @@ class Sampling:
                     f"{there.get(name)!r} there and is {value!r} now. Take another "
                     "path, or the same arguments to continue"
                 )
+
+    @property
+    def _rates(self) -> list[float] | None:
+        """The share of accepted steps of each chain, if they are tested."""
+        tests = self._tested is not None and not isinstance(self._tested, Untested)
+        return self._tested.rates.tolist() if tests and self._tested is not None else None
 
     # --- states -------------------------------------------------------------------------------
 
@@ -233,7 +239,10 @@ class Sampling:
     def _warm_up(self, report: Callable[[int], None]) -> None:
         plan, tested = self.plan, self._tested
         made = Descent(self.chains, report).run(self._down) if self._down else 0
-        warm = WarmUp(self.chains, self._step, tested, plan.tolerance, report)
+        warm = WarmUp(
+            self.chains, self._step, tested, plan.tolerance, report, plan.metric,
+            plan.friction is None,
+        )  # fmt: skip
         if plan.step_size is None:
             self.tuning = warm.tuned(plan.warmup)
         else:
@@ -282,13 +291,39 @@ class Sampling:
 
     def trace(self) -> Trace:
         """What has been drawn so far, and was asked for."""
-        rates = None if self._tested is None else self._tested.rates.tolist()
+        rates = self._rates
         template = copy.deepcopy(self.chains.ensemble._template)
         template.__dict__.pop("forward", None)  # a potential stood in its place
         store: storage.Store = self._store
         if self._store.draws > self.plan.draws:
             store = storage.First(self._store, self.plan.draws)
         return Trace(store, self.settings, self.tuning, rates, template, self._fixed)
+
+
+def mover_of(plan: Plan, chains: Chains) -> Metropolis | None:
+    """What makes the steps; None for the engine.
+
+    Raises:
+        ValueError: if the chains cannot move so.
+    """
+    flow = verlet
+    if plan.dynamics == MICROCANONICAL:
+        flow = isokinetic
+        if chains.freedom < LEAST:
+            raise ValueError(
+                f"dynamics='microcanonical' needs at least {LEAST} degrees of freedom, got "
+                f"{chains.freedom}"
+            )
+        if plan.adjust and any(part.bucket.constraint.fallible for part in chains.parts()):
+            raise ValueError(
+                "adjust=True with dynamics='microcanonical' needs geodesics in closed form: the "
+                "projections of Orthogonal and General keep the speed only about"
+            )
+    if plan.adjust:
+        return Metropolis(chains, flow)
+    if plan.guard is not None:
+        return Guard(chains, plan.guard, flow)
+    return Microcanonical(chains) if flow is isokinetic else None
 
 
 def _tensors(points: Points) -> list[Tensor]:

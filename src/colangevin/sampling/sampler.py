@@ -21,8 +21,6 @@ from colangevin.threads import threads_for
 
 LONG = 20_000
 """Steps from which on the gradients are compiled, which takes some seconds."""
-FIRST = 0.1
-"""Where the search for a step size begins."""
 
 
 def sample(
@@ -43,6 +41,9 @@ def sample(
     observables: Mapping[str, Observable] | None = None,
     seed: int = 0,
     *,
+    metric: str | None = "auto",
+    dynamics: str = "langevin",
+    guess: float = 0.1,
     prior: float | None = None,
     temperature_factor: Factor = 1.0,
     schedule: Callable[[int], float] | None = None,
@@ -78,14 +79,22 @@ def sample(
         temperature: τ itself; a number, or one per chain (a ladder). The default is the Bayes
             posterior: 1/N for a mean over N points, 1 for a sum and for a potential.
         step_size: h; None lets the warm-up find it, see ``trace.tuning``.
-        friction: γ; infinity for the overdamped limit. None is 1, or with a Gaussian prior twice
-            the frequency of weights that only the prior holds, √τ/prior at the Bayes τ: they are
-            the slowest, and more friction slows them down.
+        friction: γ; infinity for the overdamped limit. None lets the warm-up find it from the
+            autocorrelation, if it looks for the step, too, with all data. Else it is 1, or with a
+            Gaussian prior twice the frequency of weights that only the prior holds, √τ/prior at
+            the Bayes τ: they are the slowest, and more friction slows them down.
         scheme: the word of the splitting.
         batch_size: points in a mini-batch; None takes all data in each step.
         adjust: test each step (Metropolis), so that the step has no bias. Needs all data.
         observables: functions of a chain's parameters by name; each draw records their values.
         seed: of everything that is random.
+        metric: of the weights without a constraint, learned from all chains in the warm-up: a
+            matrix ("dense"), its diagonal ("diagonal"), none (None), or a matrix for up to 500
+            numbers and the diagonal for more ("auto"; none for mini-batches, for a ``step_size``
+            of yours, and beyond 100,000 numbers). It changes how fast chains move, not the law.
+        dynamics: "langevin", or "microcanonical": all weights of a chain together have one speed,
+            so that no chain is thrown out where the potential is steep. Needs all data.
+        guess: where the search for the step begins.
         prior: standard deviation of a Gaussian prior of the weights without a constraint.
         temperature_factor: T of a cold or warm posterior: τ is T times the default, or times
             ``temperature``. A number, or one per chain.
@@ -131,7 +140,7 @@ def sample(
     """
     plan = Plan(
         chains, warmup, draws, thin, temperature, temperature_factor, step_size, friction, scheme,
-        adjust, seed, prior, tolerance, jitter, memory, descent, guard,
+        adjust, seed, prior, tolerance, jitter, memory, descent, guard, metric, dynamics, guess,
     )  # fmt: skip
     if schedule is not None and not callable(schedule):
         raise TypeError(f"schedule must be a function of the step, got {schedule!r}")
@@ -141,17 +150,18 @@ def sample(
     if plan.tests and schedule is not None:
         raise ValueError(f"{plan.tests} and schedule exclude each other: τ must stay the same")
     long = warmup + draws * thin >= LONG and target.reduction != "potential"
-    dynamics = Dynamics(
-        FIRST if step_size is None else float(step_size),
+    settings = Dynamics(
+        float(guess if step_size is None else step_size),
         plan.damping(target.unit),
         scheme,
         plan.temperatures(target.unit),
         plan.precision(target.unit),
         long if compile is None else compile,
         step_size is None,
+        plan.metric_up_to(target.source.whole),
     )
     with threads_for(target.work):
-        moving = Chains(target, rules or {}, plan.seeds, dynamics)
+        moving = Chains(target, rules or {}, plan.seeds, settings)
         names = list(moving.weights)
         recorder = Recorder(names, keep, check_observables(observables, names))
         watched = recorder.watched(watch)

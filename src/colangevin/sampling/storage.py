@@ -23,7 +23,7 @@ from torch import Tensor
 Row: TypeAlias = "Mapping[str, Tensor]"
 
 FORMAT = "colangevin-trace"
-VERSION = 2
+VERSION = 3
 STRETCHES = 20
 """A sampling writes at least so many files."""
 LARGEST = 1 << 25

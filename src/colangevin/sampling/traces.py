@@ -37,7 +37,7 @@ class Trace:
     Attributes:
         chains: how many chains.
         draws: how many draws of each.
-        tuning: the step size and why it was chosen.
+        tuning: step size, friction and metric, and why they were chosen.
         acceptance: the share of accepted steps of each chain, if they were tested.
         temperatures: τ of each chain.
         settings: how the trace was made.
@@ -74,6 +74,11 @@ class Trace:
     def draws(self) -> int:
         """How many draws of each chain there are."""
         return self._store.draws
+
+    @property
+    def gradients(self) -> int:
+        """How many gradients of one chain the draws took; ``tuning.gradients`` has the others."""
+        return self.draws * int(self.settings.get("thin", 1))
 
     @property
     def temperatures(self) -> list[float]:

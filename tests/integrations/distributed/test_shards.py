@@ -27,6 +27,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 CLOSE = {torch.float32: 1e-5, torch.float64: 1e-10}
+AMPLIFIED = 100.0
+"""How much farther apart paths along the polar direction may be: each Newton–Schulz step enlarges
+the rounding in small singular values up to 3.4-fold. In float64 they are still within 1e-8."""
 
 
 def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
@@ -54,10 +57,11 @@ def test_the_path_does_not_depend_on_the_number_of_processes(
         expected = alone(dtype, options)
         start = shard_cases.whole(shard_cases.network(dtype))
         assert distance(start, expected) > 0.01  # they have moved
+        close = CLOSE[dtype] * (AMPLIFIED if "matrices" in options else 1.0)
         for world in (one, two, three):
             found = world.run(shard_cases.trajectory, dtype, options)
             for weights, violations in found:
-                assert distance(weights, expected) < CLOSE[dtype], (name, world.size)
+                assert distance(weights, expected) < close, (name, world.size)
                 assert max(violation[0] for violation in violations) < 1e-6
                 assert max(violation[1] for violation in violations) < 1e-6
 

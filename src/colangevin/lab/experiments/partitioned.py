@@ -63,17 +63,18 @@ def draw_points(settings: Settings, seeds: Sequence[int]) -> Points:
 
 
 def network(settings: Settings) -> nn.Sequential:
-    """A network with torch's first weights, or Gaussian ones of a deviation.
+    """A network with torch's first weights, or Gaussian ones of a deviation; torch's biases.
 
     Example:
-        >>> network({"hidden": 5, "initial": 0.01})[0].weight.shape
+        >>> network({"hidden": 5, "weights": 0.01})[0].weight.shape
         torch.Size([5, 2])
     """
     model = mlp(2, [settings["hidden"]], 1)
-    deviation = settings.get("initial")
+    deviation = settings.get("weights")
     if deviation is not None:
         for parameter in model.parameters():
-            nn.init.normal_(parameter, std=deviation)
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=deviation)
     return model
 
 
@@ -83,7 +84,8 @@ def optimizer(model: nn.Module, method: Mapping[str, Any]) -> Optimizer:
     Args:
         model: a network.
         method: ``kind`` and ``h``, and what the kind needs: ``sigma`` (σ, or σ_A), ``tau``
-            (τ₁), ``tau2``, ``gamma`` (γ₁ of LOL, γ₂ of AdLaLa), ``epsilon``, ``momentum``.
+            (τ₁), ``tau2``, ``gamma`` (γ₁ of LOL, γ₂ of AdLaLa), ``epsilon``, ``equation`` of
+            AdLaLa, ``momentum``.
 
     Example:
         >>> model = network({"hidden": 5})
@@ -111,6 +113,7 @@ def optimizer(model: nn.Module, method: Mapping[str, Any]) -> Optimizer:
             temperature=method["tau"],
             friction=method["gamma"],
             langevin_temperature=method.get("tau2"),
+            equation=method.get("equation", "2.58"),
         )
     raise ValueError(f"unknown kind of method {kind!r}")
 

@@ -66,29 +66,41 @@ SCALES: dict[str, dict[str, Any]] = {
 ADLALA = {"kind": "adlala", "h": 0.25, "sigma": 0.01, "tau": 1e-4, "gamma": 0.1, "epsilon": 0.05}
 TWO_TURNS_ADLALA = {**ADLALA, "gamma": 0.5, "epsilon": 0.1}
 REGIONS: dict[str, dict[str, Any]] = {
-    "adam": {"label": "Adam", "initial": 0.5, "method": {"kind": "adam", "h": 0.005}},
+    "adam": {"label": "Adam", "weights": 0.5, "method": {"kind": "adam", "h": 0.005}},
     "adlala": {
         "label": "AdLaLa",
-        "initial": 0.01,
+        "weights": 0.01,
         "method": {**ADLALA, "h": 0.1, "gamma": 0.03, "tau2": 1e-5, "epsilon": 0.1},
+    },
+    "adlala-printed": {
+        "label": "AdLaLa, (3.31)",
+        "weights": 0.01,
+        "method": {
+            **ADLALA,
+            "h": 0.1,
+            "gamma": 0.03,
+            "tau2": 1e-5,
+            "epsilon": 0.1,
+            "equation": "3.31",
+        },
     },
 }
 ROBUST: dict[str, dict[str, Any]] = {
-    "sgd": {"label": "SGD, Gaussian", "initial": 0.01, "method": {"kind": "sgd", "h": 0.25}},
+    "sgd": {"label": "SGD, Gaussian", "weights": 0.01, "method": {"kind": "sgd", "h": 0.25}},
     "adam-gaussian": {
         "label": "Adam, Gaussian",
-        "initial": 0.01,
+        "weights": 0.01,
         "method": {"kind": "adam", "h": 0.005},
     },
     "adam": {"label": "Adam, PyTorch", "method": {"kind": "adam", "h": 0.005}},
     "lol": {
         "label": "LOL, Gaussian",
-        "initial": 0.01,
+        "weights": 0.01,
         "method": {"kind": "lol", "h": 0.25, "gamma": 0.01, "tau": 1e-3},
     },
     "adlala-gaussian": {
         "label": "AdLaLa, Gaussian",
-        "initial": 0.01,
+        "weights": 0.01,
         "method": TWO_TURNS_ADLALA,
     },
     "adlala": {"label": "AdLaLa, PyTorch", "method": TWO_TURNS_ADLALA},
@@ -155,7 +167,10 @@ def _grid(settings: Settings) -> dict[str, dict[str, Any]]:
 
 def _methods() -> dict[str, dict[str, Any]]:
     """AdLaLa, and what it is compared with in figure 3.10."""
-    found: dict[str, dict[str, Any]] = {"adlala": {"label": "AdLaLa", "method": ADLALA}}
+    found: dict[str, dict[str, Any]] = {
+        "adlala": {"label": "AdLaLa", "method": ADLALA},
+        "adlala-printed": {"label": "AdLaLa, (3.31)", "method": {**ADLALA, "equation": "3.31"}},
+    }
     for sigma in SIGMAS:
         for h in STEPS:
             kind = "sgld" if sigma else "sgd"
@@ -313,7 +328,8 @@ EXPERIMENT = Experiment(
     figures=figures,
     table=table,
     claims=claims,
-    note="Ours, because the text does not state them: steps h of SGLD and Adam in figure 3.10, "
+    note="AdLaLa has the friction ξ as in (2.58); where (3.31) is named, εξ as printed there. "
+    "Ours, because the text does not state them: steps h of SGLD and Adam in figure 3.10, "
     "10,000 steps in figure 3.14, 100 nodes and DHSGD's h in figure 3.15; in figure 3.9 5 runs, "
     "the angle by which the last networks' boundaries turn per length, in strides of 0.05, as a "
     "measure of smoothness, and "

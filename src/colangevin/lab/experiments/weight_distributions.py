@@ -68,8 +68,10 @@ COURSES: dict[str, dict[str, Any]] = {
     "sgd": {"label": "SGD", "method": {"kind": "sgd", "h": 0.2}},
     "adam": {"label": "Adam", "method": {"kind": "adam", "h": 0.005}},
     "sgld": {"label": "SGLD", "method": {"kind": "sgld", "h": 0.1, "sigma": 0.01}},
+    "sgld-0.1": {"label": "SGLD, σ = 0.1", "method": {"kind": "sgld", "h": 0.1, "sigma": 0.1}},
     "adlala": {"label": "AdLaLa", "method": ADLALA},
 }
+"""Figure 3.6 prints σ = 0.01 for SGLD, figure 3.8 prints 0.1: both are made."""
 POOLS: dict[str, dict[str, Any]] = {
     "sgd": {"label": "SGD", "method": {"kind": "sgd", "h": 0.1}},
     "adam": {"label": "Adam", "method": {"kind": "adam", "h": 0.005}},

@@ -29,12 +29,14 @@ COURSE = {
         "sgd": (0.66, 0.66, 0.96),
         "adam": (0.65, 0.89, 0.99),
         "sgld": (0.61, 0.68, 0.74),
+        "sgld-0.1": (0.61, 0.68, 0.74),
         "adlala": (0.62, 0.82, 0.99),
     },
     "four": {
         "sgd": (0.5, 0.56, 0.58),
         "adam": (0.58, 0.55, 0.67),
         "sgld": (0.52, 0.5, 0.54),
+        "sgld-0.1": (0.52, 0.5, 0.54),
         "adlala": (0.45, 0.62, 0.8),
     },
 }
@@ -204,17 +206,20 @@ def _excited(spiral: str, own: Mapping[str, Record | None]) -> list[Claim]:
 
 def _larger(spiral: str, own: Mapping[str, Record | None]) -> list[Claim]:
     """SGLD gives much larger values to the parameters than AdLaLa."""
-    noisy, adaptive = own.get("sgld"), own.get("adlala")
-    if noisy is None or adaptive is None:
-        return []
-    sizes = {
-        record.settings["label"]: [last(record)[layer]["deviation"] for layer in ("w1", "b1")]
-        for record in (noisy, adaptive)
-    }
-    right = all(a > b for a, b in zip(*sizes.values(), strict=True))
-    ours = "; ".join(f"{name} {w1:.2f} and {b1:.2f}" for name, (w1, b1) in sizes.items())
-    text = f"deviations of input weights and biases at the end, {spiral} turns"
-    return [Claim(text, "SGLD > AdLaLa", ours, REPRODUCED if right else NOT_REPRODUCED)]
+    found, adaptive = [], own.get("adlala")
+    for noisy in (own.get("sgld"), own.get("sgld-0.1")):
+        if noisy is None or adaptive is None:
+            continue
+        sizes = {
+            record.settings["label"]: [last(record)[layer]["deviation"] for layer in ("w1", "b1")]
+            for record in (noisy, adaptive)
+        }
+        right = all(a > b for a, b in zip(*sizes.values(), strict=True))
+        ours = "; ".join(f"{name} {w1:.2f} and {b1:.2f}" for name, (w1, b1) in sizes.items())
+        text = f"deviations of input weights and biases at the end, {spiral} turns"
+        stated = f"{noisy.settings['label']} > AdLaLa"
+        found.append(Claim(text, stated, ours, REPRODUCED if right else NOT_REPRODUCED))
+    return found
 
 
 def _worst(pools: Mapping[str, Record]) -> list[Claim]:

@@ -45,6 +45,16 @@ class Adam(Direction):
         object.__setattr__(self, "betas", check_betas(self.betas))
         checks.non_negative("eps", self.eps)
 
+    def numbers(self, step: int) -> tuple[float, ...]:
+        """β₁, β₂, ε, 1/(1 − β₁ᵗ) and 1/√(1 − β₂ᵗ), as the C kernels take them.
+
+        Example:
+            >>> Adam(betas=(0.5, 0.75), eps=0.0).numbers(1)
+            (0.5, 0.75, 0.0, 2.0, 2.0)
+        """
+        first, second = self.betas
+        return first, second, self.eps, 1 / (1 - first**step), 1 / math.sqrt(1 - second**step)
+
     def update(
         self, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int
     ) -> Tensor:

@@ -37,6 +37,10 @@ class Sign(Direction):
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", check_betas(self.betas))
 
+    def numbers(self, step: int) -> tuple[float, ...]:
+        """β₁, β₂ and what the C kernels leave aside."""
+        return *self.betas, 0.0, 0.0, 0.0
+
     def update(
         self, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int
     ) -> Tensor:

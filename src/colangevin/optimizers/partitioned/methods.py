@@ -215,12 +215,60 @@ class LOL(CoLA):
         super().__init__(groups, step_size=step_size, scheme="BAOAB", **options)
 
 
+EQUATIONS = ("2.58", "3.31")
+"""Where ξ stands in dp: −ξp as in (2.58), (3.21) and the published code, or −εξp as in (3.31)."""
+
+
+def thermostats(
+    groups: Groups, equation: str, coupling: PerPart, friction: PerPart, separate_biases: bool
+) -> Groups:
+    """Groups with an adaptive thermostat.
+
+    With η = εξ, (3.31) is (2.58) with the coupling ε²: dη = ε²(pᵀp − Nτ) dt.
+
+    Args:
+        groups: one ξ for each.
+        equation: "2.58" or "3.31".
+        coupling: ε of that equation.
+        friction: the initial ξ of that equation.
+        separate_biases: whether weights and biases of a group have a ξ and an N each.
+
+    Example:
+        >>> made = thermostats(as_groups([torch.zeros(1)]), "3.31", 0.1, 0.5, False)
+        >>> f"{made[0]['coupling']:g} {made[0]['friction']:g}"
+        '0.01 0.05'
+    """
+    checks.choice("equation", equation, EQUATIONS)
+    if separate_biases:
+        groups = [half for group in groups for half in _halves(group)]
+    made = with_options(groups, thermostat="adaptive", coupling=coupling, friction=friction)
+    if equation == "3.31":
+        for group in made:
+            coupled = checks.non_negative("coupling", group["coupling"])
+            first = checks.number("friction", group["friction"])
+            group.update(coupling=coupled**2, friction=coupled * first)
+    return made
+
+
+def _halves(group: dict[str, Any]) -> Groups:
+    """The weights of a group, and its biases: parameters with fewer than two dimensions."""
+    found = []
+    for biases in (False, True):
+        chosen = [i for i, p in enumerate(group["params"]) if (p.dim() < 2) == biases]
+        if chosen:
+            own = {"params": [group["params"][i] for i in chosen]}
+            if "names" in group:
+                own["names"] = [group["names"][i] for i in chosen]
+            found.append({**group, **own})
+    return found
+
+
 class AdaptiveLangevin(CoLA):
     """Adaptive Langevin dynamics (2.58) with a friction variable ξ for each part.
 
     dp = −G dt − ξp dt + σ_A dW and dξ = ε(pᵀp − Nτ) dt, with the gradient G of the loss. The
-    friction finds the value that keeps
-    the kinetic temperature at τ, for any amount of noise in the gradient.
+    friction finds the value that keeps the kinetic temperature at τ, for any amount of noise in
+    the gradient.
 
     Args:
         parts: parameters, groups or parts.
@@ -231,6 +279,9 @@ class AdaptiveLangevin(CoLA):
         temperature: τ.
         friction: the initial ξ.
         scheme: "BACDEDCAB" (2.60), or with the Ornstein–Uhlenbeck flow F "BAFEFAB".
+        equation: "2.58", or "3.31" for the friction εξ in the place of ξ. This is the same method
+            with the coupling ε².
+        separate_biases: whether weights and biases of a part have thermostats of their own.
         **options: further options of ``CoLA``.
 
     Example:
@@ -250,21 +301,21 @@ class AdaptiveLangevin(CoLA):
         temperature: PerPart = 1e-4,
         friction: PerPart = 0.0,
         scheme: str = "BACDEDCAB",
+        equation: str = "2.58",
+        separate_biases: bool = False,
         **options: Any,
     ) -> None:
-        groups = with_options(
-            as_groups(parts),
-            thermostat="adaptive",
-            coupling=coupling,
-            driving_noise=driving_noise,
-            temperature=temperature,
-            friction=friction,
-        )
+        groups = thermostats(as_groups(parts), equation, coupling, friction, separate_biases)
+        groups = with_options(groups, driving_noise=driving_noise, temperature=temperature)
         super().__init__(groups, step_size=step_size, scheme=scheme, **options)
 
 
 class AdLaLa(CoLA):
     """Adaptive Langevin in the first part, Langevin in the second (3.31).
+
+    The sources have two forms of the first part. In (2.58), (3.21) and the published code the
+    friction is ξ; in (3.31) as printed it is εξ, which is the same method with the coupling ε².
+    Figure 3.16 of the thesis comes out with the printed form.
 
     Args:
         parts: two parts, the adaptive one and the Langevin one.
@@ -274,6 +325,10 @@ class AdLaLa(CoLA):
         temperature: τ₁.
         friction: γ₂.
         langevin_temperature: τ₂; equal to τ₁ if not given.
+        first_friction: the initial ξ. The published code has 0.1.
+        equation: "2.58" or "3.31".
+        separate_biases: whether the weights and the biases of the first part have thermostats of
+            their own, as in the published code.
         **options: further options of ``CoLA``.
 
     Example:
@@ -294,13 +349,17 @@ class AdLaLa(CoLA):
         temperature: float = 1e-4,
         friction: float = 0.1,
         langevin_temperature: float | None = None,
+        first_friction: float = 0.0,
+        equation: str = "2.58",
+        separate_biases: bool = False,
         **options: Any,
     ) -> None:
         first, second = two_parts("AdLaLa", "the adaptive one and the Langevin one", parts)
         other = temperature if langevin_temperature is None else langevin_temperature
-        adaptive = {"thermostat": "adaptive", "coupling": coupling, "driving_noise": driving_noise}
+        hot = thermostats(first, equation, coupling, first_friction, separate_biases)
+        own = {"driving_noise": driving_noise, "temperature": temperature, "scheme": "BACDEDCAB"}
         groups = [
-            *with_options(first, **adaptive, temperature=temperature, scheme="BACDEDCAB"),
+            *with_options(hot, **own),
             *with_options(second, friction=friction, temperature=other, scheme="BAOAB"),
         ]
         super().__init__(groups, step_size=step_size, **options)

@@ -19,6 +19,7 @@ from torch.func import vmap
 from colangevin.constraints import Constraint, State
 from colangevin.constraints.base import Scalar
 from colangevin.integrators.recipe import direction
+from colangevin.random import rounded_at_random
 from colangevin.torch_compat import copy_all, is_sharded
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Bucket:
         members: how many copies of each parameter are stacked, in an ensemble.
         shards: of parameters that lie in several processes.
         direction: takes the place of the gradient.
+        rounds: whether weights in half precision are rounded at random, and have no float32 copy.
 
     Attributes:
         gradients: of the parameters as they have them, for the step that is being made.
@@ -84,6 +86,7 @@ class Bucket:
         members: int | None = None,
         shards: Sequence[ShardedWeight | None] = (),
         direction: Direction | None = None,
+        rounds: bool = False,
     ) -> None:
         self.constraint = constraint
         self.parameters = tuple(parameters)
@@ -92,6 +95,8 @@ class Bucket:
         self.members = members
         self.shards = tuple(shards)
         self.direction = direction
+        half = self.parameters[0].dtype in HALF
+        self.rounds, self._has_master = half and rounds, half and not rounds
         own = () if direction is None else (REMEMBERED + name for name in direction.keeps)
         self._remembered = tuple(own)
         self.keys = WRITTEN + self._remembered
@@ -124,6 +129,7 @@ class Bucket:
             self.members,
             shards,
             self.direction,
+            self.rounds,
         )
 
     def singles(self) -> list[Bucket]:
@@ -352,7 +358,7 @@ class Bucket:
                 if key in entry and entry[key].dtype is not dtype:
                     entry[key] = entry[key].to(dtype)  # the parameter had another
             self._remember(index, entry)
-            if parameter.dtype in HALF and MASTER not in entry:
+            if self._has_master and MASTER not in entry:
                 self._set(index, MASTER, parameter.detach().to(dtype).contiguous())
             if lacking:
                 shape, device = parameter.shape, parameter.device
@@ -503,9 +509,9 @@ class Bucket:
         """The weights in the precision of the work.
 
         What a user has written to a half-precision parameter since the last step counts; else its
-        float32 weights do.
+        float32 weights do, where it has any.
         """
-        if self.parameters[0].dtype not in HALF:
+        if not self._has_master:
             return list(self.parameters)
         found = []
         for index, parameter in enumerate(self.parameters):
@@ -515,12 +521,20 @@ class Bucket:
         return found
 
     @torch.no_grad()
-    def write(self, new: State) -> None:
-        """Write a new state, which may be the one that ``read`` gave, changed in place."""
+    def write(self, new: State, chances: Sequence[Tensor] | None = None) -> None:
+        """Write a new state, which may be the one that ``read`` gave, changed in place.
+
+        Args:
+            new: the state.
+            chances: for weights that are rounded at random, numbers from 0 to 1 in their shapes.
+        """
         old = self._state
         assert old is not None
         if not self._lies_there:
-            self._write_positions(self.scatter(new.position))
+            self._write_positions(self.scatter(new.position), chances)
+            if chances is not None and new.slack is not None:  # that of the rounded weights
+                position = self.gather(self.parameters)
+                new = new._replace(slack=self.constraint.lift_again(position, new.slack))
         elif new.position is not self._position:
             old.position.copy_(new.position)
         if self._bound:
@@ -532,10 +546,13 @@ class Bucket:
             for index, part in enumerate(parts):
                 self._get(index, key).copy_(part)
 
-    def _write_positions(self, parts: list[Tensor]) -> None:
+    def _write_positions(self, parts: list[Tensor], chances: Sequence[Tensor] | None) -> None:
         for index, (parameter, part) in enumerate(zip(self.parameters, parts, strict=True)):
-            if parameter.dtype in HALF:
+            if self._has_master:
                 self._get(index, MASTER).copy_(part)
+            elif chances is not None:
+                part = rounded_at_random(part, parameter.dtype, chances[index])
+            if self._has_master or self.rounds:  # a bound holds for what is rounded, too
                 parts[index] = self.constraint.narrow(part, parameter.dtype)
         copy_all(self.parameters, parts)
 
@@ -545,8 +562,9 @@ class Bucket:
         self._entries = [state_of.setdefault(owner, {}) for owner in self.owners]
         parts = self.scatter(position)
         for index, (parameter, part) in enumerate(zip(self.parameters, parts, strict=True)):
-            if parameter.dtype in HALF:
+            if self._has_master:
                 self._set(index, MASTER, part.clone())
+            if self._has_master or self.rounds:
                 parts[index] = self.constraint.narrow(part, parameter.dtype)
         copy_all(self.parameters, parts)
         if slack is not None:
@@ -576,22 +594,31 @@ class Bucket:
         """
         direction, dtype = self.direction, self._dtype
         assert direction is not None
-        weights = [weight.detach() for weight in self._weights()]
+        weights = [weight.detach().to(dtype) for weight in self._weights()]
         slopes = [slope if slope.dtype is dtype else slope.to(dtype) for slope in self.slopes()]
         if isinstance(weight_decay, Tensor) or weight_decay != 0.0:
-            pairs = zip(slopes, weights, strict=True)
-            slopes = [self.force(g, w, self._per_weight(weight_decay, w)) for g, w in pairs]
+            slopes = self.decayed(slopes, weights, weight_decay)
         count = range(len(slopes))
         memories = [
             {key[len(REMEMBERED) :]: self._get(i, key) for key in self._remembered} for i in count
         ]
-        made = [step - first + 1 for step, first in zip(steps, self._since, strict=True)]
-        updates = direction.updates(slopes, weights, memories, made)
+        updates = direction.updates(slopes, weights, memories, self.ages(steps))
         if direction.whole or direction.relative:
             updates = self._finished(direction, updates, weights)
         if not direction.trusted:
             check_updates(self.names, updates, self.parameters)
         self.gradients = list(updates)
+
+    def ages(self, steps: Sequence[int]) -> list[int]:
+        """How many steps the direction has made for each parameter, with the one to come."""
+        return [step - first + 1 for step, first in zip(steps, self._since, strict=True)]
+
+    def decayed(
+        self, slopes: Sequence[Tensor], weights: Sequence[Tensor], weight_decay: Scalar
+    ) -> list[Tensor]:
+        """Gradients of all parameters, with the weight decay's share."""
+        pairs = zip(slopes, weights, strict=True)
+        return [self.force(g, w, self._per_weight(weight_decay, w)) for g, w in pairs]
 
     def _per_weight(self, number: Scalar, weight: Tensor) -> Scalar:
         """A number for a weight, or one per member in its shape."""

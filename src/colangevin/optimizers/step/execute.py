@@ -55,7 +55,12 @@ def execute(plans: Collection[Plan]) -> None:
 
 
 def run_formulas(
-    bucket: Bucket, recipe: Recipe, seeds: Sequence[int], steps: Sequence[int], draw: int
+    bucket: Bucket,
+    recipe: Recipe,
+    seeds: Sequence[int],
+    steps: Sequence[int],
+    draw: int,
+    share: int = 0,
 ) -> Outcome | None:
     """Move a bucket; returns what happened in its projections, if there are any.
 
@@ -65,6 +70,7 @@ def run_formulas(
         seeds: of the noise, one per member.
         steps: how many steps each parameter has made.
         draw: number of the first draw.
+        share: which stretch of the step it is.
     """
     constraint, state = bucket.constraint, bucket.home or bucket.read()
     simple = not (bucket.shards or constraint.joint)
@@ -76,7 +82,9 @@ def run_formulas(
     noise = Noise(bucket, seeds, steps, draw) if noisy else None
     size = state.position.numel()
     alone = constraint.elementwise and not constraint.fallible and len(bucket.parameters) == 1
-    if alone and size > BLOCK and gradient.dim() == 1 and gradient.is_cpu:
+    alone = alone and size > BLOCK and gradient.dim() == 1 and gradient.is_cpu
+    # Without a key its constants may be tensors, one number for each weight.
+    if alone and constraint.batch_key(bucket.shapes[0]) is not None:
         for first in range(0, size, BLOCK):  # no temporary is larger than a block
             cut = slice(first, first + BLOCK)
             part, slope = state.map(lambda tensor, cut=cut: tensor[cut]), gradient[cut]  # type: ignore[misc]
@@ -88,7 +96,7 @@ def run_formulas(
         force = gradient if plain else bucket.force(gradient, state.position, decay)
         own = None if noise is None else noise.draw
         state = advance(constraint, state, force, actions, own)
-    bucket.write(state)
+    bucket.write(state, Noise(bucket, seeds, steps).chances(share) if bucket.rounds else None)
     return state.outcome
 
 
@@ -122,7 +130,8 @@ def run_adaptive(plan: Plan) -> Outcome | None:
     plan.friction.copy_(friction)
     outcome = None
     for bucket, part in zip(buckets, parts, strict=True):
-        bucket.write(part.state)
+        noise = Noise(bucket, plan.seeds, plan.steps(bucket))
+        bucket.write(part.state, noise.chances(plan.share[0]) if bucket.rounds else None)
         if part.state.outcome is not None:
             outcome = part.state.outcome.joined(outcome)
     return outcome

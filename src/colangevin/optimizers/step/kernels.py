@@ -13,7 +13,16 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from colangevin.constraints import Circle, Constraint, Orthogonal, Outcome, State, Unconstrained
+from colangevin.constraints import (
+    Circle,
+    Constraint,
+    Orthogonal,
+    Outcome,
+    Sphere,
+    State,
+    Unconstrained,
+)
+from colangevin.constraints.base import Scalar
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.recipe import Recipe
 from colangevin.integrators.scheme import Drift, Impulse, Overdamped
@@ -33,11 +42,21 @@ from colangevin.native import (
     step_matrices,
     suits,
 )
-from colangevin.optimizers.step.bucket import MOMENTUM, SLACK, Bucket
+from colangevin.optimizers.directions import Adam, Sign
+from colangevin.optimizers.step.bucket import (
+    MOMENTUM,
+    REMEMBERED,
+    SINCE,
+    SLACK,
+    SLACK_MOMENTUM,
+    Bucket,
+)
 from colangevin.optimizers.step.noise import Noise
 
 KINDS: dict[type, int] = {Impulse: 1, Drift: 2, Overdamped: 3}
 """How the kernels call the actions."""
+DIRECTIONS: dict[type, int] = {Adam: 1, Sign: 2}
+"""How they call the directions that they know."""
 LOGGER = logging.getLogger("colangevin")
 
 
@@ -72,8 +91,10 @@ def wants_kernels(fused: object) -> bool:
     return True
 
 
-def knows(constraint: Constraint) -> bool:
+def knows(constraint: Constraint, shape: torch.Size) -> bool:
     """Whether the kernels join parameters of a geometry; a subclass may be another geometry."""
+    if type(constraint) is Sphere:
+        return constraint.contiguous_length(shape) > 0
     return type(constraint) in (Unconstrained, Circle)
 
 
@@ -82,7 +103,8 @@ def kernel_for(bucket: Bucket) -> type[Kernel] | None:
     constraint = bucket.constraint
     if not all(map(suits, bucket.parameters)):
         return None
-    if knows(constraint):
+    alone = constraint.elementwise or not bucket.shards
+    if alone and all(knows(constraint, shape) for shape in bucket.shapes):
         return Kernel if load("kernels") is not None else None
     if type(constraint) is not Orthogonal or bucket.shards:
         return None
@@ -91,7 +113,7 @@ def kernel_for(bucket: Bucket) -> type[Kernel] | None:
 
 
 class Kernel:
-    """Moves free or circle-constrained weights, in the memory of parameters and state.
+    """Moves free or circle-constrained weights and rows of spheres, in the memory of all of them.
 
     Addresses are read once: a plan has new kernels made where memory has moved.
 
@@ -109,8 +131,11 @@ class Kernel:
         self._members = bucket.members or 1
         self._dtype = bucket.parameters[0].dtype
         self._recipe: Recipe | None = None
+        self._coupled: Scalar | None = None
+        self._decays = False  # weight decay is added to the gradients here
         self._kinds, self._numbers = array("q"), array("d")
         self._fixed = self._constants()
+        self._direction = self._own_direction()
         self._noise: object = None
         self._seeds = array("q", bytes(8 * self._members))
         self._kept: list[Any] = []  # what structures point to must not be freed
@@ -127,28 +152,56 @@ class Kernel:
 
     def _structures(self, index: int, position: Tensor, momentum: Any) -> list[Structure]:
         bucket, constraint = self._bucket, self._bucket.constraint
-        slack, radius = bucket.contiguous(index, SLACK), None
-        if isinstance(constraint, Circle) and isinstance(constraint.radius, Tensor):
-            bound = constraint.bound(position.dtype)  # rounded down: the kernels hold it to the bit
-            assert isinstance(bound, Tensor)
-            radius = bound.expand(position.shape).contiguous()
-        self._kept += momentum, slack, radius
+        slack, geometry, length = bucket.contiguous(index, SLACK), "free", 0
+        slack_momentum = None if momentum is None else bucket.contiguous(index, SLACK_MOMENTUM)
+        radius = getattr(constraint, "radius", None)
+        if isinstance(constraint, Circle):
+            geometry, radius = "circle", constraint.bound(position.dtype)  # held to the bit
+        elif isinstance(constraint, Sphere):
+            geometry, length = "sphere", constraint.contiguous_length(bucket.shapes[index])
+        if isinstance(radius, Tensor):
+            shape = position.shape if length == 0 else (position.numel() // length,)
+            radius = radius.to(position.dtype).expand(shape).contiguous()
+        keeps = () if self._direction is None else self._direction.keeps
+        moments = [bucket.contiguous(index, REMEMBERED + name) for name in keeps]
+        self._kept += momentum, slack, slack_momentum, radius, *moments
         made = segment(
-            "circle" if isinstance(constraint, Circle) else "free",
+            geometry,
             position,
             momentum,
             slack,
             seeds=self._seeds,
             ordinal=bucket.ordinals[index],
-            radius=radius,
+            radius=radius if isinstance(radius, Tensor) else None,
             members=self._members,
+            length=length,
+            slack_momentum=slack_momentum,
+            moments=[moment for moment in moments if moment is not None],
         )
         return [made]
 
     def _constants(self) -> list[float]:
-        """The numbers of the geometry."""
+        """The numbers of the geometry, and a place for what a direction sees of weight decay."""
         radius = getattr(self._bucket.constraint, "radius", 0.0)
-        return [radius if isinstance(radius, float) else 0.0]
+        return [radius if isinstance(radius, float) else 0.0, 0.0]
+
+    def _own_direction(self) -> Adam | Sign | None:
+        """The direction, if the kernel knows its updates."""
+        direction = self._bucket.direction
+        known = isinstance(direction, Adam | Sign) and type(direction) in DIRECTIONS
+        return direction if known and not direction.relative else None
+
+    def directs(self, recipe: Recipe) -> bool:
+        """Whether it makes the updates of the direction, in one pass with the step itself."""
+        return self._direction is not None and not self._is_late(recipe)
+
+    def _is_late(self, recipe: Recipe) -> bool:
+        """Whether what it makes of gradients would be wanted when the weights have moved."""
+        whole = isinstance(self._bucket.constraint, Sphere)
+        return whole and any(
+            type(action) is Overdamped or (type(action) is Impulse and action.weight is not None)
+            for action in recipe.actions[1:]
+        )
 
     def run(
         self,
@@ -157,29 +210,53 @@ class Kernel:
         steps: Sequence[int],
         draw: int,
         addressed: bool,
+        coupled: Scalar | None = None,
     ) -> Outcome | None:
-        """Make a step; see ``run_bucket``."""
+        """Make a step; see ``run_bucket``.
+
+        Args:
+            coupled: the weight decay that a direction sees, if the kernel makes its updates.
+        """
         rows, counts, slopes = self._rows, steps, None
-        if recipe is not self._recipe:
-            self._recipe, actions = recipe, recipe.actions
-            self._kinds = array("q", [KINDS[type(action)] for action in actions])
-            # What is not there is 0.
-            row: list[Any] = [recipe.weight_decay, *self._fixed]
-            row += [value for action in actions for value in (*action, None, None)[:3]]
-            alike = self._members == 1 or Tensor not in map(type, row)
-            self._numbers = array("d", [v or 0.0 for v in row] if alike else _members_of(row))
-            self._numbers *= self._members if alike else 1
+        if recipe is not self._recipe or coupled is not self._coupled:
+            self._read(recipe, coupled)
         if self._noise != (seeds, draw):
             self._set_noise(seeds, draw)
-        if addressed:
+        if addressed and not self._decays:
             rows[self._gradient] = self._addresses
         else:
             slopes = self._slopes()
             counts = [step for step in steps for _ in range(len(slopes) // len(steps))]
         rows[self._step] = array("q", counts)
-        results = self._move(self._dtype, rows, self._kinds, self._numbers, slopes)
+        work = (self._dtype, rows, self._kinds, self._numbers, slopes)
+        if coupled is None:
+            results = self._move(*work)
+        else:
+            results = self._move(*work, *self._factors(steps))
         increment_version(self._positions)
         return None if results is None else self._judge(results, seeds, steps, draw)
+
+    def _read(self, recipe: Recipe, coupled: Scalar | None) -> None:
+        """Take over the numbers of a step."""
+        self._recipe, self._coupled, actions = recipe, coupled, recipe.actions
+        self._kinds = array("q", [KINDS[type(action)] for action in actions])
+        decay = recipe.weight_decay
+        self._decays = self._is_late(recipe) and (isinstance(decay, Tensor) or decay != 0.0)
+        # What is not there is 0.
+        row: list[Any] = [0.0 if self._decays else decay, *self._fixed]
+        if coupled is not None:
+            row[-1] = coupled
+        row += [value for action in actions for value in (*action, None, None)[:3]]
+        alike = self._members == 1 or Tensor not in map(type, row)
+        self._numbers = array("d", [v or 0.0 for v in row] if alike else _members_of(row))
+        self._numbers *= self._members if alike else 1
+
+    def _factors(self, steps: Sequence[int]) -> tuple[int, array[float]]:
+        """The direction, and its numbers for each parameter."""
+        own = self._direction
+        assert own is not None
+        found = [number for age in self._bucket.ages(steps) for number in own.numbers(age)]
+        return DIRECTIONS[type(own)], array("d", found)
 
     def _set_noise(self, seeds: Sequence[int], draw: int) -> None:
         if len(seeds) != self._members:
@@ -194,7 +271,11 @@ class Kernel:
 
     def _slopes(self) -> list[Tensor]:
         """The gradients in the dtype of the weights."""
-        return [g if g.dtype is self._dtype else g.to(self._dtype) for g in self._bucket.slopes()]
+        found = [g if g.dtype is self._dtype else g.to(self._dtype) for g in self._bucket.slopes()]
+        if self._recipe is not None and self._decays:
+            weights = [position.detach() for position in self._positions]
+            found = self._bucket.decayed(found, weights, self._recipe.weight_decay)
+        return found
 
 
 class MatrixKernel(Kernel):
@@ -220,6 +301,9 @@ class MatrixKernel(Kernel):
         for member, made in enumerate(found):
             made.row = member
         return list(found)
+
+    def _own_direction(self) -> None:
+        """None: updates come from the formulas."""
 
     def _constants(self) -> list[float]:
         constraint = self._bucket.constraint

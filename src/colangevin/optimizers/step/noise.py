@@ -15,13 +15,15 @@ import torch
 from torch import Tensor
 
 from colangevin.native import fill
-from colangevin.random import key_of, normals
+from colangevin.random import key_of, normals, uniforms
 
 if TYPE_CHECKING:
     from colangevin.optimizers.step.bucket import Bucket
 
 DRAWS = 64
 """Draws that belong to one stretch of a call."""
+ROUNDING = 1 << 40
+"""The draw for the rounding of the first stretch, far behind those of the noise."""
 SEEDS = 2**62
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of a number: a sum of integers does not depend on its order."""
@@ -44,6 +46,7 @@ class Noise:
         self._first_draw = self._draw = draw
         self._first = 0
         self._kept: dict[int, Tensor] = {}
+        self._make = normals
 
     def at(self, first: int) -> Noise:
         """The noise of a block that starts at ``first``, from the beginning of the call."""
@@ -61,6 +64,16 @@ class Noise:
         if self._is_position(like):
             return bucket.gather(self._parts(number, like))
         return self._slacks(number, like)
+
+    def chances(self, share: int) -> list[Tensor]:
+        """Numbers from 0 to 1 for the rounding of each parameter, in its shape.
+
+        Args:
+            share: which stretch of the step it is.
+        """
+        like = torch.empty(0, device=self._bucket.parameters[0].device)
+        self._make = uniforms
+        return self._parts(ROUNDING + share, like)
 
     def _is_position(self, like: Tensor) -> bool:
         """Whether numbers are wanted for positions; rows of one weight have as many slacks."""
@@ -133,9 +146,10 @@ class Noise:
         ordinal, step = self._bucket.ordinals[index], self._steps[index]
         seeds = self._seeds
         out = torch.empty(len(seeds), size, dtype=like.dtype, device=like.device)
-        if like.device.type != "cpu" or not fill(out, seeds, ordinal, step, draw, first):
+        kernel = self._make is normals and like.device.type == "cpu"
+        if not (kernel and fill(out, seeds, ordinal, step, draw, first)):
             keys = [key_of(seed, ordinal, step, draw) for seed in seeds]
-            out.copy_(normals(keys, size, first, like.device))
+            out.copy_(self._make(keys, size, first, like.device))
         return out.view(-1)
 
 

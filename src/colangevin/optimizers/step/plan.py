@@ -36,7 +36,7 @@ from colangevin.optimizers.options import (
     own_direction,
 )
 from colangevin.optimizers.step import place
-from colangevin.optimizers.step.bucket import REMEMBERED, STEP, WRITTEN, Bucket, StateOf
+from colangevin.optimizers.step.bucket import MASTER, REMEMBERED, STEP, WRITTEN, Bucket, StateOf
 from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_formulas
 from colangevin.optimizers.step.friction import FRICTION, share_friction
 from colangevin.optimizers.step.kernels import kernel_for, knows
@@ -136,7 +136,7 @@ class Plan:
         self.parameters: list[Tensor] = list(group["params"])
         self._ordinals, self._names = list(ordinals), place.names_of(group)
         self._state_of, self._native, self._members = state_of, native, members
-        self.direction = own_direction(group)
+        self.direction, self.rounding = own_direction(group), group.get("rounding")
         place.check_tensors(group)
         self.owns = [self._bound(i) for i in range(len(ordinals))] if owns is None else list(owns)
         self.shards: list[ShardedWeight | None] = []
@@ -200,6 +200,7 @@ class Plan:
             self._members,
             shards if any(shards) else (),
             self.direction,
+            self.rounding == "stochastic",
         )
 
     def _all(self) -> list[tuple[list[int], Bucket]]:
@@ -221,10 +222,11 @@ class Plan:
     def _key(self, index: int, own: Constraint) -> tuple[object, ...]:
         """Parameters with equal keys share a bucket."""
         parameter, stacked = self.parameters[index], self._members is not None
-        key = own.batch_key(parameter.shape[1:] if stacked else parameter.shape)
+        shape = parameter.shape[1:] if stacked else parameter.shape
+        key = own.batch_key(shape)
         if self.direction is not None and self.direction.whole:  # equal shapes are one computation
             key = None if key is None else (*key, parameter.shape)
-        elif not (self._native and knows(own) and suits(parameter)):
+        elif not (self._native and knows(own, shape) and suits(parameter)):
             size = (LARGE if own.elementwise else HUGE) if parameter.is_cpu else ELSEWHERE
             if parameter.numel() >= size or (own.elementwise and stacked):
                 key = None  # large enough by itself, and joining would copy
@@ -303,8 +305,9 @@ class Plan:
         if adaptive:
             refuse_other_friction(group, self._initial)
         momentum = not settings.is_overdamped
-        kind = adaptive, momentum, own_direction(group)
-        if self._attached and kind != (self.adaptive, self.momentum, self.direction):
+        kind = adaptive, momentum, own_direction(group), group.get("rounding")
+        mine = self.adaptive, self.momentum, self.direction, self.rounding
+        if self._attached and kind != mine:
             return False
         self.settings = settings
         self.adaptive, self.momentum = adaptive, momentum
@@ -389,6 +392,8 @@ class Plan:
             stale = [i for i in self.active if marks.get(p := self.parameters[i]) != stamp(p)]
             self._stale = [self.parameters[i] for i in stale]
             self._put_back(group, stale, strict, undo)
+        if self.rounding == "stochastic":
+            self._let_go_of(MASTER, undo)
         for indices, bucket in self.divide(self.active):
             fresh = bucket.prepare(self._state_of, self.momentum)
             if 0 < len(fresh) < len(indices):  # a first step may differ from later ones
@@ -401,16 +406,17 @@ class Plan:
         if self.adaptive:
             self.share_friction(group["friction"])
         else:  # a group that becomes adaptive again starts from its option
-            for entry in (self._state_of.get(p, EMPTY) for p in self.parameters):
-                if FRICTION in entry:
-                    undo.append(functools.partial(entry.__setitem__, FRICTION, entry[FRICTION]))
-                    del entry[FRICTION]
+            self._let_go_of(FRICTION, undo)
         self._watch(self._call.gradients)
 
     def forget_direction(self, undo: list[Callable[[], None]]) -> None:
         """Let go of what a direction has kept of the parameters: they get another one."""
+        self._let_go_of(REMEMBERED, undo)
+
+    def _let_go_of(self, prefix: str, undo: list[Callable[[], None]]) -> None:
+        """Take the entries out of the state whose name begins so; ``undo`` puts them back."""
         for entry in (self._state_of.get(p, EMPTY) for p in self.parameters):
-            for key in [k for k in entry if k.startswith(REMEMBERED)]:
+            for key in [k for k in entry if k.startswith(prefix)]:
                 undo.append(functools.partial(entry.__setitem__, key, entry.pop(key)))
 
     def share_friction(self, initial: object) -> None:
@@ -559,14 +565,16 @@ class Plan:
             steps = bucket.counts.tolist() if made is None else [made] * len(bucket.parameters)
             draw = self.first_draw(fresh) if self.share[0] else 0
             try:
-                if self.directs:
+                native = self.directs and kernel is not None and kernel.directs(recipe)
+                if self.directs and not native:
                     bucket.direct(self.coupled_decay, steps)
                 # Kernels count the indices of the noise from the beginning of what they work on.
                 if kernel is None or (bucket.shards and any(map(is_noisy, recipe.actions))):
-                    found = run_formulas(bucket, recipe, seeds, steps, draw)
+                    found = run_formulas(bucket, recipe, seeds, steps, draw, self.share[0])
                 else:
-                    addressed = self.addressed and not self.directs
-                    found = kernel.run(recipe, seeds, steps, draw, addressed)
+                    addressed = self.addressed and (native or not self.directs)
+                    coupled = self.coupled_decay if native else None
+                    found = kernel.run(recipe, seeds, steps, draw, addressed, coupled)
             except ConvergenceError as error:
                 raise ConvergenceError(f"{bucket.name}: {error}") from error
             if found is not None:

@@ -34,6 +34,7 @@ DIRECTIONS = ("gradient", "sign", "adam", "polar")
 GEOMETRIES: dict[str, cl.Constraint] = {
     "free": cl.Unconstrained(),
     "circle": cl.Circle(1.0),
+    "box": cl.Box(-1.0, 1.0),
     "norms of rows at most 1": cl.Sphere(1.0),
     "rows of norm 1": cl.Sphere(1.0, equality=True),
     "norm of the matrix": cl.Sphere("initial", equality=True, dim=None),

@@ -53,7 +53,7 @@ def test_a_circle_keeps_what_it_presses_against_its_bound() -> None:
         stepped(optimizer, weight, -1.0, 50)
         assert optimizer.violation()[0].at_bound == 1.0
         left.append(1.0 - float(stepped(optimizer, weight, 1.0, 5)))
-    assert left[0] < 1e-3 and left[1] > 0.5
+    assert left[0] < 1e-2 and left[1] > 0.5
 
 
 def test_at_a_temperature_walls_reflect_however_small_it_is() -> None:
@@ -292,7 +292,7 @@ def test_slow_groups_of_a_multirate_keep_it(name: str, temperature: float) -> No
     optimizer = cl.Multirate(
         cl.CoLA(model[2].parameters(), **options),
         cl.CoLA(cl.parameter_groups(model[0], rules), **options),
-        every=3,
+        period=3,
     )
     inputs = torch.randn(16, 4)
     for _ in range(9):
@@ -389,7 +389,7 @@ def test_a_simplex_finds_the_nearest_point_and_zeros_come_back() -> None:
         ([0.6, 0.5, -0.1, -0.3], [0.55, 0.45, 0.0, 0.0]),
         ([-1.0, -1.0, 0.3, 0.3], [0.0, 0.0, 0.5, 0.5]),
     ):
-        for _ in range(200):
+        for _ in range(400):
             stepped(optimizer, weight, weight.detach() - torch.tensor(wanted).double())
         torch.testing.assert_close(
             weight.detach(), torch.tensor(nearest).double(), rtol=0, atol=1e-6
@@ -540,6 +540,63 @@ def test_a_large_step_uses_the_nearest_weight_and_says_so() -> None:
 def test_columns_without_full_rank_are_refused() -> None:
     with pytest.raises(cl.ConstraintError, match="full rank"):
         cl.CoLA([nn.Parameter(torch.ones(3, 2))], lr=0.1, constraint=cl.DiagonalGram())
+
+
+# --- sampling ------------------------------------------------------------------------------------
+
+
+class Point(nn.Module):
+    """Three numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64))
+
+
+@pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore::colangevin.errors.SamplingWarning")
+@pytest.mark.parametrize("adjust", [False, True])
+@pytest.mark.parametrize(
+    ("constraint", "second"),
+    [
+        (cl.NonNegative(), 1.0),  # of half a Gaussian, as of a whole one
+        (cl.Box(-1.0, 1.0), 0.29112510),
+        (cl.Simplex(), None),
+    ],
+    ids=repr,
+)
+def test_chains_sample_between_walls(
+    constraint: cl.Constraint, second: float | None, adjust: bool
+) -> None:
+    """E w² of exp(−|w|²/2) in a set, with and without a Metropolis test.
+
+    On the simplex the density is one of its two dimensions, which is added up on a grid.
+    """
+    if second is None:
+        grid = (torch.arange(400, dtype=torch.float64) + 0.5) / 400
+        x, y = torch.meshgrid(grid, grid, indexing="ij")
+        inside = x + y < 1.0
+        x, y = x[inside], y[inside]
+        density = torch.exp(-(x**2 + y**2 + (1 - x - y) ** 2) / 2)
+        second = float((x**2 * density).sum() / density.sum())
+    trace = cl.sample(
+        Point(),
+        lambda own: own["w"].square().sum() / 2,
+        rules={"w": constraint},
+        chains=500,
+        warmup=80,
+        draws=10,
+        thin=4,
+        step_size=0.1,
+        friction=1.0,
+        adjust=adjust,
+        seed=2,
+    )
+    found = trace["w"].double().square().mean(dim=(1, 2))
+    error = float(found.std()) / len(found) ** 0.5
+    assert abs(float(found.mean()) - second) <= 4.0 * error
+    assert error < 0.05 * second
+    assert bool((constraint.residual(cl.State(trace["w"].flatten(0, 1).double())) <= 1e-9).all())
 
 
 # --- convolutions ------------------------------------------------------------------------------

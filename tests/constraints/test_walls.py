@@ -15,7 +15,8 @@ from colangevin.constraints.orthogonal import polar_factor
 from colangevin.constraints.simplex import first_face
 from colangevin.constraints.spectral import spectrum
 from colangevin.integrators.pieces import advance
-from colangevin.integrators.scheme import Drift
+from colangevin.integrators.recipe import Dynamics, stretch
+from colangevin.integrators.scheme import Drift, Impulse, Overdamped, parse
 from registry import normals
 
 
@@ -73,6 +74,24 @@ def test_a_drift_without_noise_is_not_cold() -> None:
     assert found.position.tolist() == [0.5] and found.momentum.tolist() == [-1.0]  # type: ignore[union-attr]
     found = advance(box, state, torch.zeros(1), [Drift(1.0, cold=True)], None)
     assert found.position.tolist() == [1.0] and found.momentum.tolist() == [0.0]  # type: ignore[union-attr]
+
+
+def test_a_correction_without_noise_is_not_cold() -> None:
+    """Heun's method adds half of the change of the force, whatever the temperature is."""
+    box, state = cl.Box(0.0, 1.0), cl.State(torch.tensor([0.9]))
+    for cold, end in ((False, 0.8), (True, 1.0)):
+        action = Overdamped(0.3, None, cold)
+        found = advance(box, state.map(torch.clone), -torch.ones(1), [action], None)
+        assert float(found.position) == pytest.approx(end)
+
+
+def test_the_temperature_says_what_is_cold() -> None:
+    for temperature in (0.0, 1e-9):
+        for decay in (0.0, 0.5):
+            actions = Dynamics(0.1, decay, temperature, parse("OBA")).actions(first=False)
+            for parts in ([actions], [stretch(actions, i, 3) for i in range(3)]):
+                marks = [a.cold for part in parts for a in part if not isinstance(a, Impulse)]
+                assert marks and all(mark is (temperature == 0.0) for mark in marks)
 
 
 @pytest.mark.parametrize("momentum", [0.9, 0.0])

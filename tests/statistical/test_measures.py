@@ -436,8 +436,8 @@ WALLS: dict[str, Callable[[], Case]] = {
 def wall_plan(name: str, word: str) -> Run:
     """As ``plan``, but where a wall that the loss presses against, or a small set, asks for less.
 
-    On the half line the bias of E w is 0.3 h^2 for BAOAB (0.0135 at h = 0.2, 0.0038 at 0.1), 0.14 h
-    for OBA and 1.1 h overdamped, with standard errors of 0.0023. Without a loss walls make none.
+    On the half line the bias of E w is 0.54 h^2 for BAOAB and 1.0 h overdamped (test_order.py), and
+    -0.011 for OBA at h = 0.05. Without a loss there is none at walls.
     """
     if name in ("box", "half line"):
         run = plan(word, chains=8000)

@@ -48,7 +48,7 @@ class Network(nn.Module):
         self.norms = nn.Parameter(torch.randn(3, 2, 2))  # one for each matrix, cut between
         self.mixing = nn.Parameter(torch.rand(5, 3))  # its rows sum to one
         self.mixed = nn.Parameter(torch.rand(3, 5))  # its columns do, so it is gathered
-        self.gains = nn.Parameter(torch.randn(3, 2, 2))
+        self.gains = nn.Parameter(0.2 * torch.randn(3, 2, 2))
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = torch.tanh(self.square(self.tall(inputs)))

@@ -24,7 +24,9 @@ def penalty(model: nn.Module, rules: Mapping[Any, Constraint | None], strength: 
 
     The sum is over all equations of all rules: θ² − r² for a circle, ‖w‖² − r² for a sphere, the
     entries of QᵀQ − scale²·I for orthogonal weights (tall, wide and convolution kernels as in
-    ``Orthogonal``), and the user's g. Of an inequality g ≤ 0 only what exceeds 0 counts.
+    ``Orthogonal``), those off the diagonal for ``DiagonalGram``, the distance to the walls of a
+    box, 1 − Σw and the negative weights for a simplex, σ − r for ``Spectral``, and the user's g. Of
+    an inequality g ≤ 0 only what exceeds 0 counts.
     Frozen parameters count too, but get no gradient.
 
     Args:

@@ -479,5 +479,7 @@ class DHSGD(CoLA):
         after = self._forces(indices)
         changes = {p: (after[p] - slope) / 2 for p, slope in before.items() if p in after}
         for index in indices:
-            moves = (Overdamped(float(self.param_groups[index]["lr"]), None),)
+            group = self.param_groups[index]
+            cold = float(group["temperature"]) == 0.0
+            moves = (Overdamped(float(group["lr"]), None, cold),)
             super()._move(None, Call(gradients=changes, actions=moves, only=[index], counted=False))

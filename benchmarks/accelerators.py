@@ -1,7 +1,7 @@
 """What a step asks of an accelerator: how many operations it begins, and how often it waits.
 
     python benchmarks/accelerators.py            # print the table
-    python benchmarks/accelerators.py --write    # and put it into docs/benchmarks.md
+    python benchmarks/accelerators.py --write    # and put it into docs/accelerators.md
 
 No accelerator is needed. The weights are on torch's device "meta", which takes every path that is
 not for a CPU and has no numbers: what a step reads from there, it would wait for. Operations are
@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 import colangevin as cl
 from colangevin.torch_compat import stamp
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "accelerators.md"
 START, END = "<!-- accelerators: begin -->\n", "<!-- accelerators: end -->\n"
 WIDTH, LAYERS = 256, 6
 DIRECTIONS = ("gradient", "sign", "adam", "polar")
@@ -57,7 +57,9 @@ class Counter(TorchDispatchMode):
         super().__init__()
         self.operations = self.waits = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         target = str(kwargs.get("device") or "")

@@ -209,7 +209,7 @@ def table(batches: int, epochs: int, seeds: int) -> str:
             f"| {heads} | tangency | \\|WᵀW − I\\| |",
             "| --- | --- | --- | ---: | ---: | ---: | ---: |",
             row_of("dual ascent, at most 100 rounds", found[False], to),
-            row_of('`direction=cl.Polar(momentum=0.0, nesterov=False)`', found[True], to),
+            row_of("`direction=cl.Polar(momentum=0.0, nesterov=False)`", found[True], to),
             "",
             f"Here minus there, seed by seed: {statistics.mean(gaps):+.2f} ± {error:.2f} points of "
             "test accuracy (standard error).",

@@ -114,3 +114,13 @@ def test_memory_layout_makes_no_difference(constraint: Constraint, run: Run) -> 
         assert kernel.stride() == strides
         assert optimizer.violation()[0].residual <= 1e-12
     torch.testing.assert_close(*kernels, rtol=0.0, atol=1e-13)
+
+
+def test_tensors_of_a_geometry_go_to_the_device_of_the_weights() -> None:
+    circle = Circle(torch.ones(3, 1))
+    there = circle.on(torch.device("meta"))
+    assert isinstance(there, Circle) and isinstance(there.radius, torch.Tensor)
+    assert there.radius.is_meta and isinstance(there._inverse, torch.Tensor)
+    assert there._inverse.is_meta
+    assert isinstance(circle.radius, torch.Tensor) and circle.radius.is_cpu  # a copy was made
+    assert circle.on(torch.device("cpu")) is circle

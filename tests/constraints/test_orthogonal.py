@@ -275,3 +275,13 @@ def test_the_scale_of_a_shape() -> None:
 def test_a_scale_that_is_no_number() -> None:
     with pytest.raises(ValueError, match=r"scale must be .*'rms'.*, got 'mean'"):
         Orthogonal(scale="mean")
+
+
+def test_the_scale_behind_a_relu_keeps_the_mean_square() -> None:
+    torch.manual_seed(0)
+    weight = Orthogonal(scale="relu").place(torch.randn(1, 64, 64))[0]
+    assert Orthogonal(scale="relu").describe()["scale"] == math.sqrt(2.0)
+    inputs = torch.randn(4000, 64)
+    found = (inputs.relu() @ weight.T).square().mean(dim=1)
+    error = float(found.std()) / math.sqrt(len(found))
+    assert abs(float(found.mean()) - 1.0) < 4.0 * error

@@ -110,7 +110,7 @@ class MemberGroup:
         if len(owns) < len(found):
             return None
         try:
-            return owns[0].for_members(owns, tensor.dim() - 1)
+            return owns[0].for_members(owns, tensor.dim() - 1).on(tensor.device)
         except ValueError as error:
             raise ValueError(f"{self.names[index]}: {error}") from error
 

@@ -122,7 +122,7 @@ def test_controls_of_a_method(page: Page, running: Running, method: str) -> None
     if "overdamped" in USED[method]:
         page.page.set_checked("#a-overdamped", False)
         assert settles(running, "a", "overdamped", False)
-    names = [name for name in RUN if name not in ("method", "overdamped")]
+    names = [name for name in RUN if name not in ("method", "overdamped", "direction")]
     for name in sorted(names, key=lambda name: name.endswith("_radius")):
         role = name.removesuffix("_radius")
         visible = page.page.is_visible(f"#a-{name}")
@@ -133,6 +133,28 @@ def test_controls_of_a_method(page: Page, running: Running, method: str) -> None
             assert settles(running, "a", name, value), name
     page.page.click("#step-many")
     page.wait("Number(document.body.dataset.steps) === 100")
+    assert notice(page) == ""
+
+
+@pytest.mark.parametrize("direction", ["sign", "adam", "polar"])
+def test_a_direction_takes_the_temperature_away(
+    page: Page, running: Running, direction: str
+) -> None:
+    page.choose("a-method", "cola")
+    page.fill("a-tau", 0.001)
+    assert settles(running, "a", "tau", 0.001)
+    page.choose("a-direction", direction)
+    assert settles(running, "a", "direction", direction)
+    assert record(running)["start"]["a"]["tau"] == 0
+    assert page.page.is_disabled("#a-tau")
+    assert "only along the gradient" in str(page.page.text_content("label[for=a-tau]"))
+    assert str(page.page.text_content("#name-a")) == f"CoLA along {direction}"
+    page.page.click("#step-many")
+    page.wait("Number(document.body.dataset.steps) === 100")
+    page.choose("a-direction", "gradient")
+    assert settles(running, "a", "direction", "gradient")
+    assert page.page.is_enabled("#a-tau")
+    assert page.page.text_content("label[for=a-tau]") == "Temperature τ"
     assert notice(page) == ""
 
 

@@ -36,6 +36,17 @@ def test_every_method_names_settings_that_exist() -> None:
     assert set(LIVE) <= set(RUN)
 
 
+def test_a_direction_has_no_temperature_and_says_so() -> None:
+    run = {"method": "cola", "direction": "adam"}
+    assert parse({"a": run}).a["direction"] == "adam"
+    words = r"b\.tau must be 0 where b\.direction is 'adam': only steps along the gradient"
+    with pytest.raises(ValueError, match=words):
+        parse({"b": {**run, "tau": 1e-4}})
+    with pytest.raises(ValueError, match=words.replace(r"b\.", r"a\.")):
+        changed(parse({"a": run}), "a", {"tau": 1e-4})
+    assert parse({"a": {"method": "sgld", "direction": "adam", "tau": 1e-4}}).a["tau"] == 1e-4
+
+
 BAD = {
     "no object": [1, 2],
     "unknown section": {"x": {}},

@@ -12,7 +12,7 @@ from colangevin.lab.explorer import readings
 from colangevin.lab.explorer.building import network_of, optimizer_of
 from colangevin.lab.explorer.code import program
 from colangevin.lab.explorer.runs import Training, loss_of
-from colangevin.lab.explorer.spec import METHODS, parse
+from colangevin.lab.explorer.spec import METHODS, RUN, parse
 
 SMALL: dict[str, Any] = {
     "network": {"depth": 2, "width": 10},
@@ -68,6 +68,27 @@ def test_the_exported_program_gives_the_same_numbers(method: str) -> None:
     expected = results_of(training)
     assert repeated(training) == expected
     assert len({tuple(scores) for scores in expected.values()}) == len(expected)
+
+
+@pytest.mark.parametrize("direction", RUN["direction"].options)  # type: ignore[union-attr]
+def test_directions_are_exported_with_constraints_and_without(direction: str) -> None:
+    run = {"method": "cola", "direction": direction, "h": 0.02}
+    training = trained(8, a={**run, **RULES}, b={**run, "overdamped": False})
+    training.change("a", {"h": 0.01})
+    for _ in range(8):
+        training.step()
+    expected = results_of(training)
+    assert repeated(training) == expected
+    assert all(member.stopped is None for members in training.runs.values() for member in members)
+    frame = readings.run_frame(training, "a", [-1, 1, -1, 1], 0, "input")
+    assert all(group["violation"] < 1e-4 for group in frame["groups"])
+    other = trained(16, a={**run, "direction": "gradient", **RULES, "h": 0.02})
+    if direction != "gradient":
+        assert results_of(other)["A", 3] != expected["A", 3]
+        for own in training.runs["a"][0].optimizer.param_groups:
+            kind = type(own["direction"]).__name__.lower()
+            matrices = all(p.dim() > 1 for p in own["params"])
+            assert kind == ("adam" if direction == "polar" and not matrices else direction)
 
 
 @pytest.mark.parametrize("kind", ["trigonometric", "circles", "blobs", "noise", "drawn"])

@@ -94,6 +94,24 @@ def constraint_of(call: Call) -> Constraint:
     return made
 
 
+def by_shape(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Matrices along the polar factor, and vectors, which have none, along Adam's direction.
+
+    Example:
+        >>> groups = by_shape(cl.parameter_groups(nn.Linear(2, 3), {}))
+        >>> [(group["names"], group["direction"]) for group in groups]
+        [(['weight'], 'polar'), (['bias'], 'adam')]
+    """
+    found = []
+    for group in groups:
+        for direction, vectors in (("polar", False), ("adam", True)):
+            pairs = zip(group["names"], group["params"], strict=True)
+            own = [(name, p) for name, p in pairs if (p.dim() < 2) == vectors]
+            named = {"names": [name for name, _ in own], "params": [p for _, p in own]}
+            found += [{**group, **named, "direction": direction}] if own else []
+    return found
+
+
 def optimizer_of(
     run: Mapping[str, Any], network: Mapping[str, Any], model: nn.Module, seed: int, change: int = 0
 ) -> torch.optim.Optimizer:
@@ -118,7 +136,10 @@ def _parts(recipe: Recipe, model: nn.Module) -> tuple[Any, ...]:
     if recipe.parts.startswith("cl."):
         return tuple(getattr(cl, recipe.parts[3:])(model))
     rules = {pattern: constraint_of(call) for pattern, call in recipe.rules.items()}
-    groups = cl.constrain_(model, rules) if rules else None
+    shaped = recipe.parts == "by_shape"
+    groups = cl.constrain_(model, rules) if rules or shaped else None
+    if groups is not None and shaped:
+        return (by_shape(groups),)
     if recipe.parts == "output":
         return (cl.partition(model, by="output", groups=groups),)
     return (model.parameters() if groups is None else groups,)

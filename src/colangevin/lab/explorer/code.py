@@ -30,6 +30,19 @@ def bounded_norm(radius):
     return cl.General(lambda weight: weight.square().sum() - radius**2, inequality=True)
 
 '''
+SHAPES = '''
+def by_shape(groups):
+    """Matrices along the polar factor, and vectors, which have none, along Adam's direction."""
+    found = []
+    for group in groups:
+        for direction, vectors in (("polar", False), ("adam", True)):
+            pairs = zip(group["names"], group["params"], strict=True)
+            own = [(name, p) for name, p in pairs if (p.dim() < 2) == vectors]
+            named = {"names": [name for name, _ in own], "params": [p for _, p in own]}
+            found += [{**group, **named, "direction": direction}] if own else []
+    return found
+
+'''
 LOOP = '''
 def loss(outputs, labels):
     return functional.binary_cross_entropy_with_logits(outputs[:, 0], labels)
@@ -115,6 +128,7 @@ def program(training: Training) -> str:
         _network(spec),
         SINE if spec.network["activation"] == "sine" else "",
         NORM if any("bounded_norm" in _rules(recipe) for recipe in used) else "",
+        SHAPES if any(recipe.parts == "by_shape" for recipe in used) else "",
         *[
             _maker(letter, place, step, recipe, spec.runs[letter]["method"])
             for letter, own in recipes.items()
@@ -198,9 +212,11 @@ def _maker(letter: str, place: int, step: int, recipe: Recipe, method: str) -> s
     elif recipe.parts == "output":
         groups = ", groups=groups" if recipe.rules else ""
         first = f'cl.partition(model, by="output"{groups})'
+    elif recipe.parts == "by_shape":
+        first = "by_shape(groups)"
     elif recipe.rules:
         first = "groups"
-    if recipe.rules:
+    if recipe.rules or recipe.parts == "by_shape":
         lines += [
             "    groups = cl.constrain_(",
             "        model,",

@@ -60,8 +60,9 @@ class Recipe:
 
     Attributes:
         rules: the constraint of each pattern of weights.
-        parts: what the method is given: "parameters", "groups" (with constraints), "output" (the
-            groups divided into hidden and output part) or the name of a division into rates.
+        parts: what the method is given: "parameters", "groups" (with constraints), "by_shape" (the
+            groups divided into matrices and vectors), "output" (the groups divided into hidden and
+            output part) or the name of a division into rates.
         call: the method.
         seeded: whether the method draws noise.
     """
@@ -151,6 +152,8 @@ def recipe_of(run: Mapping[str, Any], depth: int) -> Recipe:
         }
         return Recipe({}, slow[run["slow"]], Call("cl.Multirate.sgd", options), seeded=False)
     parts = "output" if method in ("lol", "adlala", "dhsgd") else "groups"
+    if method == "cola" and run["direction"] == "polar":
+        parts = "by_shape"
     return Recipe(rules_of(run, depth), parts, _langevin(run, {"step_size": h}, decay))
 
 
@@ -169,9 +172,10 @@ def _langevin(run: Mapping[str, Any], step: dict[str, Any], decay: dict[str, Any
         second = {"langevin_temperature": run["tau2"]}
         return Call("cl.AdLaLa", {**step, **adaptive, **heat, **friction, **second, **decay})
     word = {"scheme": run["scheme"]}
+    along = {} if run["direction"] in ("gradient", "polar") else {"direction": run["direction"]}
     if run["method"] == "langevin":
         return Call("cl.Langevin", {**step, **friction, **heat, **word, **decay})
     if run["overdamped"]:
         # Euler–Maruyama: the word says nothing there, and BAOAB would mean another limit.
-        return Call("cl.CoLA", {**step, "friction": math.inf, **heat, **decay})
-    return Call("cl.CoLA", {**step, **friction, **heat, **word, **decay})
+        return Call("cl.CoLA", {**step, "friction": math.inf, **heat, **along, **decay})
+    return Call("cl.CoLA", {**step, **friction, **heat, **word, **along, **decay})

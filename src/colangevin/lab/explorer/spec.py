@@ -74,6 +74,17 @@ RUN: dict[str, Field] = {
     "method": Choice(METHODS, "sgd", "Method"),
     "h": Number(1e-4, 2, 0.05, "Step size h", scale="log"),
     "gamma": Number(1e-3, 1e4, 1, "Friction γ", scale="log"),
+    "direction": Choice(
+        {
+            "gradient": "the gradient",
+            "sign": "sign of the mean (Lion)",
+            "adam": "Adam",
+            "polar": "polar (Muon), biases Adam",
+        },
+        "gradient",
+        "Step along",
+        "The update that takes the place of the gradient. Only the gradient goes with τ > 0.",
+    ),
     "overdamped": Flag(True, "Overdamped (γ = ∞)", "No momentum: Euler–Maruyama steps."),
     "tau": Number(1e-10, 1, 0, "Temperature τ", scale="log", zero=True),
     "tau2": Number(1e-10, 1, 0, "Output temperature τ₂", scale="log", zero=True),
@@ -106,7 +117,7 @@ USED: dict[str, tuple[str, ...]] = {
     "sgdm": ("h", "momentum", "decay"),
     "sgld": ("h", "tau", "decay", *RULES),
     "langevin": ("h", "gamma", "tau", "scheme", "decay", *RULES),
-    "cola": ("h", "overdamped", "gamma", "tau", "scheme", "decay", *RULES),
+    "cola": ("h", "direction", "overdamped", "gamma", "tau", "scheme", "decay", *RULES),
     "lol": ("h", "gamma", "tau", "tau2", "decay", *RULES),
     "adlala": ("h", "gamma", "tau", "tau2", "epsilon", "sigma", "decay", *RULES),
     "dhsgd": ("h", "contractive", "decay", *RULES),
@@ -195,11 +206,21 @@ def _check(spec: Spec) -> None:
     points = spec.data["points"]
     if spec.data["kind"] == "drawn" and len({point[2] for point in points}) < 2:
         raise ValueError("data.points must have points of both classes, 0 and 1")
+    for letter, run in spec.runs.items():
+        _check_run(letter, run)
     weights = weights_of(spec) * spec.training["members"] * len(spec.runs)
     if weights > MOST_WEIGHTS:
         raise ValueError(
             f"network, members and runs make {weights:,} weights; at most {MOST_WEIGHTS:,} are "
             "allowed: choose fewer nodes, layers or seeds"
+        )
+
+
+def _check_run(letter: str, run: Mapping[str, Any]) -> None:
+    if run["method"] == "cola" and run["direction"] != "gradient" and run["tau"] > 0.0:
+        raise ValueError(
+            f"{letter}.tau must be 0 where {letter}.direction is {run['direction']!r}: only steps "
+            "along the gradient go with a temperature"
         )
 
 
@@ -257,4 +278,6 @@ def changed(spec: Spec, letter: str, values: Any) -> dict[str, Any]:
         raise ValueError(
             f"{str(fixed[0])[:40]!r} cannot be changed while a training runs: reset it instead"
         )
-    return parse_section(letter, RUN, values, run)
+    new = parse_section(letter, RUN, values, run)
+    _check_run(letter, new)
+    return new

@@ -90,9 +90,11 @@ const MAKERS = { number: numberControl, choice: choiceControl, flag: flagControl
 export class Controls {
   constructor(place, section, fields, live, send) {
     this.controls = {};
+    this.labels = {};
     for (const [name, field] of Object.entries(fields)) {
       if (!MAKERS[field.type]) continue;
       const control = MAKERS[field.type](`${section}-${name}`, field, (value, complaint) => send(name, value, complaint));
+      this.labels[name] = field.label;
       if (field.hint) control.row.title = field.hint;
       control.row.classList.toggle("is-live", live.includes(name));
       control.row.dataset.field = name;
@@ -103,6 +105,13 @@ export class Controls {
 
   set(values) {
     for (const [name, control] of Object.entries(this.controls)) control.set(values[name]);
+  }
+
+  /** A number that means nothing now cannot be moved, and its label says why. */
+  disable(name, words) {
+    const { row } = this.controls[name];
+    for (const input of row.querySelectorAll("input")) input.disabled = Boolean(words);
+    row.querySelector("label").textContent = this.labels[name] + (words && ` (${words})`);
   }
 
   show(names) {

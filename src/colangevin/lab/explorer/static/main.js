@@ -53,12 +53,18 @@ function showSettings() {
     const values = spec[section] ?? spec.a;
     controls[section].set(values);
     controls[section].show(usedNames(choices, section, values).filter((name) => fits(section, name)));
+    if (section === "a" || section === "b") controls[section].disable("tau", cold(values) ? "only along the gradient" : "");
     if (section === "a" || section === "b") find(`name-${section}`).textContent = title(values);
   }
   find("compare").checked = Boolean(spec.b);
   find("tab-b").disabled = !spec.b;
   if (!spec.b) showTab("a");
   for (const button of find("presets").children) button.setAttribute("aria-pressed", String(button.dataset.preset === page.preset));
+}
+
+/** Whether the steps of a run have no noise: they do not go along the gradient. */
+function cold(run) {
+  return run.method === "cola" && run.direction !== "gradient";
 }
 
 /** A radius only where there is one to choose; hidden weights only where there are any. */
@@ -72,7 +78,8 @@ function fits(section, name) {
 }
 
 function title(run) {
-  const name = page.choices.sections.a.method.options[run.method];
+  const method = page.choices.sections.a.method.options[run.method];
+  const name = cold(run) ? `${method} along ${run.direction}` : method;
   const constrained = page.choices.used[run.method].includes("input");
   const kinds = constrained ? ["input", "hidden", "output"].filter((l) => fits("a", l) || l !== "hidden").map((l) => run[l]).filter((k) => k !== "none") : [];
   const unique = [...new Set(kinds)];
@@ -96,6 +103,7 @@ function change(section, name, value, complaint) {
   page.repeating = false;
   if (section === "data" && name === "kind" && value === "drawn" && !page.spec.data.points.length) page.spec.data.points = startingPoints();
   page.spec[section][name] = value;
+  if ((section === "a" || section === "b") && cold(page.spec[section])) page.spec[section].tau = 0;
   const live = (section === "a" || section === "b") && page.choices.live.includes(name);
   if (live) {
     pending[section] ??= {};

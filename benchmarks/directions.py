@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import colangevin as cl
-from colangevin.optimizers.directions.polar import newton_schulz, tangent_polar
+from colangevin.optimizers.directions.polar import COEFFICIENTS, FLOOR, tangent_polar
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "directions.md"
 START, END = "<!-- costs: begin -->\n", "<!-- costs: end -->\n"
@@ -45,6 +45,18 @@ def weights() -> list[nn.Parameter]:
     return found
 
 
+def newton_schulz(matrix: Tensor, steps: int = 5) -> Tensor:
+    """The polar factor of a matrix as torch's Muon makes it, in float32."""
+    first, second, third = COEFFICIENTS
+    found = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
+    found = found / found.norm().clamp_min(FLOOR)
+    for _ in range(steps):
+        gram = found @ found.T
+        inner = torch.addmm(gram, gram, gram, beta=second, alpha=third)
+        found = torch.addmm(found, inner, found, beta=first)
+    return found.T if matrix.shape[0] > matrix.shape[1] else found
+
+
 class Muon32(torch.optim.Optimizer):
     """Muon, one weight after the other as torch's, with products in float32."""
 
@@ -58,7 +70,7 @@ class Muon32(torch.optim.Optimizer):
             for weight in group["params"]:
                 buffer = self.state[weight].setdefault("buffer", torch.zeros_like(weight))
                 buffer.lerp_(weight.grad, 0.05)
-                update = newton_schulz(weight.grad.lerp(buffer, 0.95)[None], 5)[0]
+                update = newton_schulz(weight.grad.lerp(buffer, 0.95))
                 rows, columns = weight.shape
                 weight.add_(update, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
 
@@ -120,7 +132,7 @@ def dual_ascent(weight: Tensor, slope: Tensor, rounds: int = 100) -> Tensor:
     dual = -0.25 * (weight.T @ slope + slope.T @ weight)
     found = slope
     for k in range(rounds):
-        found = newton_schulz((slope + 2.0 * weight @ dual)[None], 5)[0]
+        found = newton_schulz(slope + 2.0 * weight @ dual)
         dual = dual - 0.1 * (1.0 - k / rounds) * (weight.T @ found + found.T @ weight)
     return found
 

@@ -226,7 +226,8 @@ def test_members_have_their_seeds_numbers_and_slacks(length: int) -> None:
         )
 
     table = lay_out([part(rows, 0, 6, seeds)])  # type: ignore[list-item]
-    step_elements(torch.float32, table, kinds_, array("d", sum(numbers, [])), [rows.gradient])
+    every = array("d", [number for own in numbers for number in own])
+    step_elements(torch.float32, table, kinds_, every, [rows.gradient])
     for m in range(3):
         ends = slice(2 * m, 2 * m + 2)
         own = seeds[m : m + 1]

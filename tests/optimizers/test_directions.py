@@ -501,7 +501,9 @@ def test_one_pass_and_formulas_agree_in_weights_and_state(
     constraint: cl.Constraint, options: dict[str, Any], direction: str, dtype: torch.dtype
 ) -> None:
     """Over many blocks, with both weight decays, and a weight that rests for a step."""
-    found, expected = (walked(constraint, direction, dtype, own, **options) for own in (True, False))
+    found, expected = (
+        walked(constraint, direction, dtype, own, **options) for own in (True, False)
+    )
     limit = 1e-12 if dtype == torch.float64 else 2e-6
     for one, other in zip(found[0], expected[0], strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=limit)

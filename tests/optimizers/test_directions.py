@@ -28,6 +28,8 @@ DIRECTIONS: dict[str, Callable[[], cl.Direction]] = {
 every_direction = pytest.mark.parametrize("direction", DIRECTIONS)
 every_constraint = pytest.mark.parametrize("constraint", CONSTRAINTS)
 WEIGHTS = ("0.weight", "2.weight")
+LONG = ((16, 4), (3, 12), (8, 4), (32, 2))
+"""Matrices that polar iterates on their Gram matrices."""
 SHAPES = ((6, 4), (4, 6), (6, 4), (5, 5))
 
 
@@ -83,6 +85,7 @@ class TestEqualToTheKnownOnes:
         assert_equal_paths(
             lambda own: literal.Muon(own, 0.01, 0.1, "original"),
             {"direction": "polar", "decoupled_weight_decay": 0.1},
+            (*SHAPES, *LONG),
         )
         assert_equal_paths(
             lambda own: literal.Muon(own, 0.01, 0.0, "match_rms_adamw"),
@@ -444,3 +447,98 @@ class TestBadInput:
         ensemble = cl.Ensemble(network, [1, 2], lr=0.01, direction="adam")
         with pytest.raises(ValueError, match="chosen when the ensemble is made"):
             ensemble.set(direction="sign")
+
+
+BLOCKS = ((3, 5), (40, 70), (7, 1500), (9,))
+"""Less than a block of the kernels, a few, and rows that are longer than one."""
+
+
+def walked(
+    constraint: cl.Constraint, direction: str, dtype: torch.dtype, fused: bool, **options: Any
+) -> tuple[list[Tensor], list[dict[str, Any]]]:
+    """Weights and state after steps with gradients of which some are turned."""
+    draw = torch.Generator().manual_seed(1)
+    shapes = [shape for shape in BLOCKS if len(shape) > 1 or type(constraint) is not cl.Sphere]
+    start = [0.02 * torch.randn(shape, generator=draw, dtype=torch.float64) for shape in shapes]
+    own = [nn.Parameter(w.to(dtype)) for w in start]
+    made = DIRECTIONS[direction]()
+    optimizer = cl.CoLA(
+        own, lr=0.01, constraint=constraint, direction=made, fused=fused, strict=False, **options
+    )
+    for step in range(12):
+        for weight in own:
+            slope = torch.randn(weight.shape, generator=draw, dtype=torch.float64).to(dtype)
+            weight.grad = slope.mT.contiguous().mT if slope.dim() > 1 and step % 2 else slope
+        own[0].grad = None if step == 4 else own[0].grad
+        optimizer.step()
+    return [w.detach() for w in own], [optimizer.state[w] for w in own]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("direction", ["sign", "adam"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"decoupled_weight_decay": 0.3, "weight_decay": 0.1},
+        {"momentum": 0.8, "weight_decay": 0.1},
+        {"momentum": 0.8, "weight_decay": 0.1, "scheme": "AOAB", "delayed_gradient": True},
+    ],
+    ids=["overdamped", "OBA", "AOAB delayed"],
+)
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        cl.Unconstrained(),
+        cl.Circle(0.5),
+        cl.Sphere(1.0, equality=True),
+        cl.Sphere(1.0),
+        cl.Sphere("initial", dim=None),
+    ],
+    ids=repr,
+)
+def test_one_pass_and_formulas_agree_in_weights_and_state(
+    constraint: cl.Constraint, options: dict[str, Any], direction: str, dtype: torch.dtype
+) -> None:
+    """Over many blocks, with both weight decays, and a weight that rests for a step."""
+    found, expected = (
+        walked(constraint, direction, dtype, own, **options) for own in (True, False)
+    )
+    limit = 1e-12 if dtype == torch.float64 else 2e-6
+    for one, other in zip(found[0], expected[0], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=limit)
+    for own, its in zip(found[1], expected[1], strict=True):
+        assert own.keys() == its.keys()
+        for key in ("direction_mean", "direction_square"):
+            if key in its:
+                torch.testing.assert_close(own[key], its[key], rtol=0, atol=limit)
+
+
+@pytest.mark.parametrize("direction", ["sign", "adam"])
+def test_threads_change_no_bit(direction: str) -> None:
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            own = weights([(300, 400)])
+            follow(cl.CoLA(own, lr=0.01, constraint=cl.Circle(4.0), direction=direction), own, 5)
+        finally:
+            torch.set_num_threads(1)
+        found.append(own[0].detach())
+    assert torch.equal(*found)
+
+
+def test_the_mean_has_one_sign_however_gradients_lie() -> None:
+    """Those that are not contiguous are not for torch's fused kernel."""
+    found = []
+    for turned in (True, False):
+        own = weights([(6, 4)])
+        optimizer = cl.CoLA(own, lr=0.01, direction=cl.Adam(relative=True))
+        draw = torch.Generator().manual_seed(3)
+        for step in range(6):
+            slope = 1.0 + torch.randn(6, 4, generator=draw)
+            own[0].grad = slope.T.contiguous().T if turned and step % 2 else slope
+            optimizer.step()
+        assert (optimizer.state[own[0]]["direction_mean"].mean()) > 0
+        found.append(own[0].detach())
+    torch.testing.assert_close(*found, rtol=0, atol=1e-6)

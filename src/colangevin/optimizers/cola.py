@@ -83,8 +83,8 @@ class CoLA(Optimizer):
             steps, and the index. By default it depends on the state of torch's generator and on the
             first weights, so copies of a network need seeds of their own.
         fused: whether to use the C kernels for unconstrained, circle-constrained and small
-            orthogonal parameters on a CPU. None: wherever they exist. False: never. True:
-            RuntimeError if there are none, or if no parameter can use one.
+            orthogonal parameters and for rows of spheres on a CPU. None: wherever they exist.
+            False: never. True: RuntimeError if there are none, or if no parameter can use one.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
             from ``friction`` (0 if not given) and is the entry "friction" of the state of all
             parameters of the group; its scheme is "BACDEDCAB" or such as "BAFEFAB".
@@ -181,8 +181,8 @@ class CoLA(Optimizer):
             kinds = sorted({type(plan.constraint).__name__ for plan in plans})
             raise RuntimeError(
                 f"fused=True, but no parameter has a C kernel ({', '.join(kinds)}); they are for "
-                "free, circle-constrained and small orthogonal ones in plain CPU memory of float32 "
-                "or float64"
+                "free, circle-constrained and small orthogonal ones and for rows of spheres, in "
+                "plain CPU memory of float32 or float64"
             )
 
     def _settings(self) -> list[list[object]]:

@@ -64,10 +64,11 @@ class NormalisedAdam(torch.optim.Optimizer):
     """Adam's update, after which every row is divided by its norm.
 
     ``relative``: the update of a row has norm 1, as in Hyperball with one ball per row.
+    ``tangent``: it is orthogonal to its row, as in ObliqueAdam: u − w⟨w, u⟩.
     """
 
-    def __init__(self, params: Any, lr: float, relative: bool) -> None:
-        super().__init__(params, {"lr": lr, "relative": relative})
+    def __init__(self, params: Any, lr: float, relative: bool, tangent: bool = False) -> None:
+        super().__init__(params, {"lr": lr, "relative": relative, "tangent": tangent})
         with torch.no_grad():
             for group in self.param_groups:
                 for weight in group["params"]:
@@ -85,6 +86,8 @@ class NormalisedAdam(torch.optim.Optimizer):
                 own["v"] = 0.999 * own["v"] + 0.001 * weight.grad**2
                 mean = own["m"] / (1.0 - 0.9 ** own["t"])
                 update = mean / ((own["v"] / (1.0 - 0.999 ** own["t"])).sqrt() + 1e-8)
+                if group["tangent"]:
+                    update = update - weight * (weight * update).sum(dim=1, keepdim=True)
                 if group["relative"]:
                     update = update / update.norm(dim=1, keepdim=True)
                 moved = weight - group["lr"] * update
@@ -117,6 +120,25 @@ class Hyperball(torch.optim.Optimizer):
                     update = newton_schulz(0.05 * weight.grad + 0.95 * own["m"])
                 moved = weight - group["lr"] * own["radius"] * update / update.norm()
                 weight.copy_(own["radius"] * moved / moved.norm())
+
+
+class HypersphericalDescent(torch.optim.Optimizer):
+    """a = G − W⟨W, G⟩; W ← n(W − lr · a/‖a‖), with norms of whole matrices."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, {"lr": lr})
+        with torch.no_grad():
+            for group in self.param_groups:
+                for weight in group["params"]:
+                    weight.div_(weight.norm())
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for weight in group["params"]:
+                slope = weight.grad - weight * (weight * weight.grad).sum()
+                moved = weight - group["lr"] * slope / slope.norm()
+                weight.copy_(moved / moved.norm())
 
 
 def manifold_muon(weight: Tensor, slope: Tensor, rounds: int, rate: float = 0.1) -> Tensor:

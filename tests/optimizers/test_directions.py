@@ -22,11 +22,24 @@ DIRECTIONS: dict[str, Callable[[], cl.Direction]] = {
     "sign": cl.Sign,
     "adam": lambda: cl.Adam(betas=(0.8, 0.95)),
     "adam, relative": lambda: cl.Adam(relative=True),
+    "adam, tangent": lambda: cl.Adam(relative=True, tangent=True),
     "polar": cl.Polar,
     "polar, relative": lambda: cl.Polar(nesterov=False, adjust="match_rms_adamw", relative=True),
 }
 every_direction = pytest.mark.parametrize("direction", DIRECTIONS)
-every_constraint = pytest.mark.parametrize("constraint", CONSTRAINTS)
+EQUALITIES = ("unconstrained", "unit-norm", "orthogonal", "general")
+"""A tangent update has no place for the share of a slack, or of another weight."""
+
+
+def fits(constraint: str, direction: str) -> bool:
+    if "tangent" in direction:
+        return constraint in EQUALITIES
+    return constraint != "general of two" or "relative" not in direction
+
+
+every_pair = pytest.mark.parametrize(
+    ("constraint", "direction"), [(c, d) for c in CONSTRAINTS for d in DIRECTIONS if fits(c, d)]
+)
 WEIGHTS = ("0.weight", "2.weight")
 SHAPES = ((6, 4), (4, 6), (6, 4), (5, 5))
 
@@ -127,6 +140,25 @@ class TestEqualToTheKnownOnes:
             {"direction": direction, "constraint": constraint},
         )
 
+    @pytest.mark.parametrize("relative", [False, True])
+    def test_tangent_updates_of_rows_are_those_of_oblique_adam(self, relative: bool) -> None:
+        assert_equal_paths(
+            lambda own: literal.NormalisedAdam(own, 0.01, relative, tangent=True),
+            {
+                "direction": cl.Adam(relative=relative, tangent=True),
+                "constraint": cl.Sphere(1.0, equality=True),
+            },
+        )
+
+    def test_hyperspherical_descent(self) -> None:
+        assert_equal_paths(
+            lambda own: literal.HypersphericalDescent(own, 0.01),
+            {
+                "direction": cl.Gradient(relative=True, tangent=True),
+                "constraint": cl.Sphere(1.0, equality=True, dim=None),
+            },
+        )
+
     def test_a_kernel_of_a_convolution_is_a_matrix(self) -> None:
         (kernel,), (matrix,) = weights([(6, 2, 1, 2)]), weights([(6, 4)])
         follow(cl.CoLA([kernel], lr=0.01, direction="polar"), [kernel], 5)
@@ -221,14 +253,11 @@ def run(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> Non
 
 
 class TestUnderEveryGeometry:
-    @every_constraint
-    @every_direction
+    @every_pair
     @pytest.mark.parametrize("momentum", [0.0, 0.8])
     def test_weights_stay_on_the_manifold(
         self, constraint: str, direction: str, momentum: float
     ) -> None:
-        if constraint == "general of two" and "relative" in direction:
-            pytest.skip("one manifold of two weights")
         model = network()
         start = [p.detach().clone() for p in model.parameters()]
         optimizer = cl.CoLA(grouped(model, constraint, direction), lr=0.01, momentum=momentum)
@@ -237,8 +266,7 @@ class TestUnderEveryGeometry:
             assert own.residual < 1e-6
         assert all(bool((p != s).any()) for p, s in zip(model.parameters(), start, strict=True))
 
-    @every_constraint
-    @every_direction
+    @every_pair
     def test_kernels_and_formulas_agree(self, constraint: str, direction: str) -> None:
         models = [network(), network()]
         for model, fused in zip(models, (None, False), strict=True):
@@ -247,8 +275,7 @@ class TestUnderEveryGeometry:
         for one, other in zip(*(model.parameters() for model in models), strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
 
-    @every_constraint
-    @every_direction
+    @every_pair
     def test_a_saved_run_goes_on_bit_for_bit(self, constraint: str, direction: str) -> None:
         model = network()
         optimizer = cl.CoLA(grouped(model, constraint, direction), lr=0.01)
@@ -264,8 +291,7 @@ class TestUnderEveryGeometry:
         for one, two in zip(model.parameters(), other.parameters(), strict=True):
             assert torch.equal(one, two)
 
-    @every_constraint
-    @every_direction
+    @every_pair
     def test_members_of_an_ensemble_are_cola(self, constraint: str, direction: str) -> None:
         settings: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.1}
 
@@ -395,6 +421,14 @@ class TestBadInput:
                 "decoupled_weight_decay=0.1 needs momentum=0",
             ),
             ({"decoupled_weight_decay": -1.0}, "decoupled_weight_decay must be at least 0"),
+            (
+                {"direction": cl.Adam(tangent=True), "constraint": cl.Sphere(2.0)},
+                r"tangent=True of direction Adam\(.* needs free weights or an equality .* Sphere",
+            ),
+            (
+                {"direction": cl.Sign(tangent=True), "constraint": cl.Circle(2.0)},
+                r"tangent=True of direction Sign\(.* got Circle\(radius=2.0\) for parameter 0",
+            ),
             ({"direction": "polar"}, r"direction 'polar' needs matrices, got .* shape \(2,\)"),
         ],
     )

@@ -28,6 +28,7 @@ class Adam(Direction):
         betas: β₁ and β₂.
         eps: ε.
         relative: an update is as long as lr times the radius, or times a free weight's norm.
+        tangent: an update is projected onto the tangent space of the constraint first.
 
     Example:
         >>> memory = {"mean": torch.zeros(1), "square": torch.zeros(1)}
@@ -38,6 +39,7 @@ class Adam(Direction):
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     relative: bool = False
+    tangent: bool = False
     keeps: ClassVar[tuple[str, ...]] = (MEAN, SQUARE)
     trusted: ClassVar[bool] = True
 

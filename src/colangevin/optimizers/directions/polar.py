@@ -50,6 +50,7 @@ class Polar(Direction):
             constraint.
         batch_dims: how many dimensions in front count matrices, such as experts.
         relative: an update is as long as lr times the radius, or times a free weight's norm.
+        tangent: an update is projected onto the tangent space of the constraint first.
 
     Example:
         >>> weight, memory = torch.zeros(2, 2), {"buffer": torch.zeros(2, 2)}
@@ -68,6 +69,7 @@ class Polar(Direction):
     blocks: int | None = None
     batch_dims: int = 0
     relative: bool = False
+    tangent: bool = False
     keeps: ClassVar[tuple[str, ...]] = (BUFFER,)
     whole: ClassVar[bool] = True
     trusted: ClassVar[bool] = True
@@ -82,6 +84,7 @@ class Polar(Direction):
             checks.count("blocks", self.blocks)
 
     def check(self, name: str, shape: torch.Size, constraint: Constraint) -> None:
+        super().check(name, shape, constraint)
         own = shape[self.batch_dims :]
         if len(own) < 2:
             raise ValueError(

@@ -23,6 +23,7 @@ class Sign(Direction):
     Args:
         betas: β₁ and β₂.
         relative: an update is as long as lr times the radius, or times a free weight's norm.
+        tangent: an update is projected onto the tangent space of the constraint first.
 
     Example:
         >>> Sign().update(torch.tensor([5.0, -0.1]), torch.zeros(2), {"mean": torch.zeros(2)}, 1)
@@ -31,6 +32,7 @@ class Sign(Direction):
 
     betas: tuple[float, float] = (0.9, 0.99)
     relative: bool = False
+    tangent: bool = False
     keeps: ClassVar[tuple[str, ...]] = (MEAN,)
     trusted: ClassVar[bool] = True
 

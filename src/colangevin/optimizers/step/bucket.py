@@ -603,7 +603,7 @@ class Bucket:
         since = [int(entry[REMEMBERED + SINCE]) for entry in self._entries]
         made = [step - first + 1 for step, first in zip(steps, since, strict=True)]
         updates = direction.updates(slopes, weights, memories, made)
-        if direction.whole or direction.relative:
+        if direction.whole or direction.relative or direction.tangent:
             updates = self._finished(direction, updates, weights)
         if not direction.trusted:
             check_updates(self.names, updates, self.parameters)
@@ -626,6 +626,9 @@ class Bucket:
             wrapped: list[Any] = self.globalised(updates)
             updates = [u.full_tensor() if is_sharded(u) else u for u in wrapped]
         updates = direction.finish(updates, whole.constraint, weights, lead)
+        if direction.tangent:
+            batches = State(whole.gather(weights)), whole.gather(updates)
+            updates = whole.scatter(whole.constraint.tangent(*batches).main)
         if direction.relative:
             updates = whole.lengthened(updates, weights)
         return [self.localised(i, own) for i, own in enumerate(updates)] if self.shards else updates

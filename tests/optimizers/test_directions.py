@@ -386,11 +386,23 @@ class Broken(cl.Direction):
         memory["sum"].add_(gradient)
         if step < 3:
             return memory["sum"]
-        return {"shape": gradient[:1], "nan": gradient * math.nan}[self.how]
+        if self.how == "raises":
+            raise ValueError("direction made an update that it does not like")
+        kinds = {"shape": gradient[:1], "nan": gradient * math.nan, "none": None}
+        return kinds[self.how]  # type: ignore[return-value]
+
+
+WORDS = {
+    "shape": r"of shape \(1, 2\) .* of shape \(3, 2\)",
+    "nan": "is not finite",
+    "none": "of shape NoneType",
+    "raises": "does not like",
+}
+"""What is said of a direction that breaks."""
 
 
 class TestBadInput:
-    @pytest.mark.parametrize("how", ["shape", "nan"])
+    @pytest.mark.parametrize("how", list(WORDS))
     def test_a_direction_that_breaks_changes_nothing(self, how: str) -> None:
         weight, bias = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(2))
         groups = [{"params": [bias]}, {"params": [weight], "direction": Broken(how)}]
@@ -398,8 +410,7 @@ class TestBadInput:
         follow(optimizer, [bias, weight], 2)
         weights_before = [weight.detach().clone(), bias.detach().clone()]
         kept = optimizer.state_dict()
-        words = "is not finite" if how == "nan" else r"of shape \(1, 2\) .* of shape \(3, 2\)"
-        with pytest.raises(ValueError, match=f"direction made an update .*{words}"):
+        with pytest.raises(ValueError, match=f"direction made an update .*{WORDS[how]}"):
             follow(optimizer, [bias, weight], 1)
         assert torch.equal(weight, weights_before[0]) and torch.equal(bias, weights_before[1])
         now = optimizer.state_dict()["state"]
@@ -445,6 +456,16 @@ class TestBadInput:
             (lambda: cl.Adam(betas=0.9), "betas must be two numbers"),  # type: ignore[arg-type]
             (lambda: cl.Adam(eps=-1.0), "eps must be at least 0"),
             (lambda: cl.Sign(betas=(-0.1, 0.5)), "betas must be two numbers"),
+            (lambda: cl.Sign(betas=(0.1, 0.2, 0.3)), "betas must be two numbers"),  # type: ignore[arg-type]
+            (lambda: cl.Sign(betas="ab"), "betas must be two numbers"),  # type: ignore[arg-type]
+            (lambda: cl.Adam(betas=(math.nan, 0.5)), "betas must be"),
+            (lambda: cl.Adam(eps=math.inf), "eps must be"),
+            (lambda: cl.Adam(relative="yes"), "relative must be True or False, got 'yes'"),  # type: ignore[arg-type]
+            (lambda: cl.Sign(tangent=1), "tangent must be True or False, got 1"),  # type: ignore[arg-type]
+            (lambda: cl.Gradient(relative=None), "relative must be True or False, got None"),  # type: ignore[arg-type]
+            (lambda: cl.Polar(nesterov=2), "nesterov must be True or False, got 2"),  # type: ignore[arg-type]
+            (lambda: cl.Polar(batch_dims=-1), "batch_dims must be"),
+            (lambda: cl.Polar(blocks=0), "blocks must be"),
             (lambda: cl.Polar(momentum=1.0), "momentum must be at least 0 and below 1"),
             (lambda: cl.Polar(steps=0), "steps must be"),
             (lambda: cl.Polar(adjust="mine"), "adjust must be one of"),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.optimizers.directions.base import Direction, check_betas
+from colangevin.optimizers.directions.base import FLAGS, Direction, check_betas, check_flags
 from colangevin.torch_compat import fused_adam
 
 MEAN, SQUARE = "mean", "square"
@@ -45,6 +45,7 @@ class Adam(Direction):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", check_betas(self.betas))
+        check_flags(self, *FLAGS)
         checks.non_negative("eps", self.eps)
 
     def update(

@@ -126,10 +126,31 @@ class Gradient(Direction):
     tangent: bool = False
     trusted: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        check_flags(self, *FLAGS)
+
     def update(
         self, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int
     ) -> Tensor:
         return gradient
+
+
+def check_flags(direction: Direction, *names: str) -> None:
+    """Refuse flags of a direction that are not True or False.
+
+    Raises:
+        TypeError: naming the flag and its value.
+
+    Example:
+        >>> check_flags(Gradient(), "relative", "tangent")
+    """
+    for name in names:
+        if not isinstance(value := getattr(direction, name), bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+FLAGS = "relative", "tangent"
+"""The flags that all directions of the library have."""
 
 
 def check_betas(betas: object) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints import Constraint, Orthogonal
-from colangevin.optimizers.directions.base import Direction
+from colangevin.optimizers.directions.base import FLAGS, Direction, check_flags
 
 BUFFER = "buffer"
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
@@ -77,6 +77,7 @@ class Polar(Direction):
     def __post_init__(self) -> None:
         if not 0.0 <= checks.number("momentum", self.momentum) < 1.0:
             raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum!r}")
+        check_flags(self, *FLAGS, "nesterov")
         checks.count("steps", self.steps)
         checks.choice("adjust", self.adjust, ADJUST)
         checks.count("batch_dims", self.batch_dims, least=0)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from colangevin.optimizers.directions.base import Direction, check_betas
+from colangevin.optimizers.directions.base import FLAGS, Direction, check_betas, check_flags
 
 MEAN = "mean"
 
@@ -38,6 +38,7 @@ class Sign(Direction):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", check_betas(self.betas))
+        check_flags(self, *FLAGS)
 
     def update(
         self, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int

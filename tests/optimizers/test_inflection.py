@@ -171,6 +171,8 @@ def test_what_is_wrong_is_named() -> None:
         cl.Circle("inflection", interval=0)
     with pytest.raises(ValueError, match="finds its radius at another step in each member"):
         cl.Ensemble(lambda: nn.Linear(2, 2), [1, 2], {"weight": cl.Circle("inflection")}, lr=0.1)
+    with pytest.raises(ValueError, match="radius='inflection' has no soft form"):
+        cl.penalty(nn.Linear(2, 2), {"weight": cl.Circle("inflection")}, 1.0)
     weight = weight_of()
     optimizer = cl.CoLA([weight], lr=0.01, constraint=RULES["circle"])
     other = cl.CoLA([weight_of()], lr=0.01, constraint=cl.Circle("inflection", interval=5))

@@ -22,11 +22,24 @@ DIRECTIONS: dict[str, Callable[[], cl.Direction]] = {
     "sign": cl.Sign,
     "adam": lambda: cl.Adam(betas=(0.8, 0.95)),
     "adam, relative": lambda: cl.Adam(relative=True),
+    "adam, tangent": lambda: cl.Adam(relative=True, tangent=True),
     "polar": cl.Polar,
     "polar, relative": lambda: cl.Polar(nesterov=False, adjust="match_rms_adamw", relative=True),
 }
 every_direction = pytest.mark.parametrize("direction", DIRECTIONS)
-every_constraint = pytest.mark.parametrize("constraint", CONSTRAINTS)
+EQUALITIES = ("unconstrained", "unit-norm", "orthogonal", "general")
+"""A tangent update has no place for the share of a slack, or of another weight."""
+
+
+def fits(constraint: str, direction: str) -> bool:
+    if "tangent" in direction:
+        return constraint in EQUALITIES
+    return constraint != "general of two" or "relative" not in direction
+
+
+every_pair = pytest.mark.parametrize(
+    ("constraint", "direction"), [(c, d) for c in CONSTRAINTS for d in DIRECTIONS if fits(c, d)]
+)
 WEIGHTS = ("0.weight", "2.weight")
 LONG = ((16, 4), (3, 12), (8, 4), (32, 2))
 """Matrices that polar iterates on their Gram matrices."""
@@ -130,6 +143,25 @@ class TestEqualToTheKnownOnes:
             {"direction": direction, "constraint": constraint},
         )
 
+    @pytest.mark.parametrize("relative", [False, True])
+    def test_tangent_updates_of_rows_are_those_of_oblique_adam(self, relative: bool) -> None:
+        assert_equal_paths(
+            lambda own: literal.NormalisedAdam(own, 0.01, relative, tangent=True),
+            {
+                "direction": cl.Adam(relative=relative, tangent=True),
+                "constraint": cl.Sphere(1.0, equality=True),
+            },
+        )
+
+    def test_hyperspherical_descent(self) -> None:
+        assert_equal_paths(
+            lambda own: literal.HypersphericalDescent(own, 0.01),
+            {
+                "direction": cl.Gradient(relative=True, tangent=True),
+                "constraint": cl.Sphere(1.0, equality=True, dim=None),
+            },
+        )
+
     def test_a_kernel_of_a_convolution_is_a_matrix(self) -> None:
         (kernel,), (matrix,) = weights([(6, 2, 1, 2)]), weights([(6, 4)])
         follow(cl.CoLA([kernel], lr=0.01, direction="polar"), [kernel], 5)
@@ -224,14 +256,11 @@ def run(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> Non
 
 
 class TestUnderEveryGeometry:
-    @every_constraint
-    @every_direction
+    @every_pair
     @pytest.mark.parametrize("momentum", [0.0, 0.8])
     def test_weights_stay_on_the_manifold(
         self, constraint: str, direction: str, momentum: float
     ) -> None:
-        if constraint == "general of two" and "relative" in direction:
-            pytest.skip("one manifold of two weights")
         model = network()
         start = [p.detach().clone() for p in model.parameters()]
         optimizer = cl.CoLA(grouped(model, constraint, direction), lr=0.01, momentum=momentum)
@@ -240,8 +269,7 @@ class TestUnderEveryGeometry:
             assert own.residual < 1e-6
         assert all(bool((p != s).any()) for p, s in zip(model.parameters(), start, strict=True))
 
-    @every_constraint
-    @every_direction
+    @every_pair
     def test_kernels_and_formulas_agree(self, constraint: str, direction: str) -> None:
         models = [network(), network()]
         for model, fused in zip(models, (None, False), strict=True):
@@ -250,8 +278,7 @@ class TestUnderEveryGeometry:
         for one, other in zip(*(model.parameters() for model in models), strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
 
-    @every_constraint
-    @every_direction
+    @every_pair
     def test_a_saved_run_goes_on_bit_for_bit(self, constraint: str, direction: str) -> None:
         model = network()
         optimizer = cl.CoLA(grouped(model, constraint, direction), lr=0.01)
@@ -267,8 +294,7 @@ class TestUnderEveryGeometry:
         for one, two in zip(model.parameters(), other.parameters(), strict=True):
             assert torch.equal(one, two)
 
-    @every_constraint
-    @every_direction
+    @every_pair
     def test_members_of_an_ensemble_are_cola(self, constraint: str, direction: str) -> None:
         settings: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.1}
 
@@ -363,11 +389,23 @@ class Broken(cl.Direction):
         memory["sum"].add_(gradient)
         if step < 3:
             return memory["sum"]
-        return {"shape": gradient[:1], "nan": gradient * math.nan}[self.how]
+        if self.how == "raises":
+            raise ValueError("direction made an update that it does not like")
+        kinds = {"shape": gradient[:1], "nan": gradient * math.nan, "none": None}
+        return kinds[self.how]  # type: ignore[return-value]
+
+
+WORDS = {
+    "shape": r"of shape \(1, 2\) .* of shape \(3, 2\)",
+    "nan": "is not finite",
+    "none": "of shape NoneType",
+    "raises": "does not like",
+}
+"""What is said of a direction that breaks."""
 
 
 class TestBadInput:
-    @pytest.mark.parametrize("how", ["shape", "nan"])
+    @pytest.mark.parametrize("how", list(WORDS))
     def test_a_direction_that_breaks_changes_nothing(self, how: str) -> None:
         weight, bias = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(2))
         groups = [{"params": [bias]}, {"params": [weight], "direction": Broken(how)}]
@@ -375,8 +413,7 @@ class TestBadInput:
         follow(optimizer, [bias, weight], 2)
         weights_before = [weight.detach().clone(), bias.detach().clone()]
         kept = optimizer.state_dict()
-        words = "is not finite" if how == "nan" else r"of shape \(1, 2\) .* of shape \(3, 2\)"
-        with pytest.raises(ValueError, match=f"direction made an update .*{words}"):
+        with pytest.raises(ValueError, match=f"direction made an update .*{WORDS[how]}"):
             follow(optimizer, [bias, weight], 1)
         assert torch.equal(weight, weights_before[0]) and torch.equal(bias, weights_before[1])
         now = optimizer.state_dict()["state"]
@@ -398,6 +435,14 @@ class TestBadInput:
                 "decoupled_weight_decay=0.1 needs momentum=0",
             ),
             ({"decoupled_weight_decay": -1.0}, "decoupled_weight_decay must be at least 0"),
+            (
+                {"direction": cl.Adam(tangent=True), "constraint": cl.Sphere(2.0)},
+                r"tangent=True of direction Adam\(.* needs free weights or an equality .* Sphere",
+            ),
+            (
+                {"direction": cl.Sign(tangent=True), "constraint": cl.Circle(2.0)},
+                r"tangent=True of direction Sign\(.* got Circle\(radius=2.0\) for parameter 0",
+            ),
             ({"direction": "polar"}, r"direction 'polar' needs matrices, got .* shape \(2,\)"),
         ],
     )
@@ -414,6 +459,16 @@ class TestBadInput:
             (lambda: cl.Adam(betas=0.9), "betas must be two numbers"),  # type: ignore[arg-type]
             (lambda: cl.Adam(eps=-1.0), "eps must be at least 0"),
             (lambda: cl.Sign(betas=(-0.1, 0.5)), "betas must be two numbers"),
+            (lambda: cl.Sign(betas=(0.1, 0.2, 0.3)), "betas must be two numbers"),  # type: ignore[arg-type]
+            (lambda: cl.Sign(betas="ab"), "betas must be two numbers"),  # type: ignore[arg-type]
+            (lambda: cl.Adam(betas=(math.nan, 0.5)), "betas must be"),
+            (lambda: cl.Adam(eps=math.inf), "eps must be"),
+            (lambda: cl.Adam(relative="yes"), "relative must be True or False, got 'yes'"),  # type: ignore[arg-type]
+            (lambda: cl.Sign(tangent=1), "tangent must be True or False, got 1"),  # type: ignore[arg-type]
+            (lambda: cl.Gradient(relative=None), "relative must be True or False, got None"),  # type: ignore[arg-type]
+            (lambda: cl.Polar(nesterov=2), "nesterov must be True or False, got 2"),  # type: ignore[arg-type]
+            (lambda: cl.Polar(batch_dims=-1), "batch_dims must be"),
+            (lambda: cl.Polar(blocks=0), "blocks must be"),
             (lambda: cl.Polar(momentum=1.0), "momentum must be at least 0 and below 1"),
             (lambda: cl.Polar(steps=0), "steps must be"),
             (lambda: cl.Polar(adjust="mine"), "adjust must be one of"),

@@ -378,8 +378,29 @@ class CoLA(Optimizer):
         for index, plan in plans.items():
             if not plan.finish(counted):
                 plan.leave(self._marks)
+            if counted and plan.constraint.learns:
+                self._learn(index, plan)
             if plan.outcome is not None:
                 self._note(self.param_groups[index], plan.outcome)
+
+    def _learn(self, index: int, plan: Plan) -> None:
+        """Look at weights whose geometry is learned; one that has changed holds from now on."""
+        changed = plan.learned()
+        if not changed:
+            return
+        plan.leave(self._marks)
+        for _, bucket in self._view(index).singles(changed):
+            placed = place.placement_of(bucket, strict=False)
+            if placed is not None:
+                bucket.move_to(self.state, placed[1])
+            bucket.prepare(self.state, plan.momentum)
+            if plan.momentum:
+                state = bucket.look(self.state, momentum=True)
+                assert state.momentum is not None
+                own = bucket.constraint.tangent(state, state.momentum)
+                bucket.write(state._replace(momentum=own.main, slack_momentum=own.slack))
+            bucket.push()
+            self._marks.update({p: stamp(p) for p in bucket.owners})
 
     def _new_plan(self, index: int, call: Call, undo: list[Callable[[], None]]) -> Plan:
         """What a group does in this step and, as long as it holds, in the next ones."""

@@ -100,8 +100,11 @@ def network(dtype: torch.dtype = torch.float32) -> Network:
 def optimizer_of(model: nn.Module, matrices: cl.Direction | None = None, **options: Any) -> cl.CoLA:
     settings = {"lr": 0.002, "momentum": 0.9, "temperature": 1e-3, "seed": 11}
     groups = cl.parameter_groups(model, RULES)
-    for group in groups if matrices is not None else ():
-        if all(parameter.dim() > 1 for parameter in group["params"]):
+    for group in groups:
+        if matrices is None:
+            break
+        slack = matrices.tangent and not isinstance(group["constraint"], cl.Orthogonal)
+        if all(parameter.dim() > 1 for parameter in group["params"]) and not slack:
             group["direction"] = matrices
     return cl.CoLA(groups, **{**settings, **options})
 

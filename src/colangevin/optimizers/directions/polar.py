@@ -16,7 +16,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints import Constraint, Orthogonal
-from colangevin.optimizers.directions.base import Direction
+from colangevin.optimizers.directions.base import FLAGS, Direction, check_flags
 
 BUFFER = "buffer"
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
@@ -54,6 +54,7 @@ class Polar(Direction):
             constraint.
         batch_dims: how many dimensions in front count matrices, such as experts.
         relative: an update is as long as lr times the radius, or times a free weight's norm.
+        tangent: an update is projected onto the tangent space of the constraint first.
 
     Example:
         >>> weight, memory = torch.zeros(2, 2), {"buffer": torch.zeros(2, 2)}
@@ -72,6 +73,7 @@ class Polar(Direction):
     blocks: int | None = None
     batch_dims: int = 0
     relative: bool = False
+    tangent: bool = False
     keeps: ClassVar[tuple[str, ...]] = (BUFFER,)
     whole: ClassVar[bool] = True
     trusted: ClassVar[bool] = True
@@ -79,6 +81,7 @@ class Polar(Direction):
     def __post_init__(self) -> None:
         if not 0.0 <= checks.number("momentum", self.momentum) < 1.0:
             raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum!r}")
+        check_flags(self, *FLAGS, "nesterov")
         checks.count("steps", self.steps)
         checks.choice("adjust", self.adjust, ADJUST)
         checks.count("batch_dims", self.batch_dims, least=0)
@@ -86,6 +89,7 @@ class Polar(Direction):
             checks.count("blocks", self.blocks)
 
     def check(self, name: str, shape: torch.Size, constraint: Constraint) -> None:
+        super().check(name, shape, constraint)
         own = shape[self.batch_dims :]
         if len(own) < 2:
             raise ValueError(

@@ -138,6 +138,11 @@ class Chains:
         return all(group.momentum for group in self.groups)
 
     @property
+    def metric_is_known(self) -> bool:
+        """Whether the free weights have a metric that was learned."""
+        return self.metric is not None and self.metric.factor is not None
+
+    @property
     def is_free(self) -> bool:
         """Whether no weight has a constraint."""
         buckets = [bucket for group in self.groups for bucket in group.buckets]

@@ -14,6 +14,7 @@ from colangevin.integrators.scheme import parse
 from colangevin.optimizers.step.noise import check_seed
 from colangevin.random import key_of
 from colangevin.sampling.metrics import AUTO, DIAGONAL, FULL
+from colangevin.sampling.stopping import read_until
 
 Observable: TypeAlias = "Callable[[dict[str, Tensor]], Tensor]"
 Factor: TypeAlias = "float | Sequence[float]"
@@ -49,6 +50,7 @@ class Plan:
     metric: str | None = AUTO
     dynamics: str = LANGEVIN
     guess: float = 0.1
+    until: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("chains", 1), ("warmup", 0), ("draws", 1), ("thin", 1)):
@@ -72,6 +74,7 @@ class Plan:
             checks.positive("prior", self.prior)
         checks.positive("tolerance", self.tolerance)
         checks.positive("guess", self.guess)
+        read_until(self.until)
         if self.metric is not None:
             checks.choice("metric", self.metric, (AUTO, FULL, DIAGONAL))
         checks.choice("dynamics", self.dynamics, (LANGEVIN, MICROCANONICAL))
@@ -179,7 +182,7 @@ class Plan:
 
     def plain(self) -> dict[str, Any]:
         """What determines the draws, as values of JSON; more draws may be added later."""
-        skip = ("draws", "memory", "temperature", "temperature_factor")
+        skip = ("draws", "until", "memory", "temperature", "temperature_factor")
         found = {k: v for k, v in vars(self).items() if k not in skip}
         return {k: str(v) if v == math.inf else v for k, v in found.items()}
 

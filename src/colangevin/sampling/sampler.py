@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from colangevin.constraints import Constraint
 from colangevin.ensemble import Ensemble
+from colangevin.errors import SamplingWarning
 from colangevin.sampling.chains import Chains, Dynamics
 from colangevin.sampling.plans import Factor, Observable, Plan, check_observables
 from colangevin.sampling.progress import Progress
@@ -44,6 +46,7 @@ def sample(
     metric: str | None = "auto",
     dynamics: str = "langevin",
     guess: float = 0.1,
+    until: str | None = None,
     prior: float | None = None,
     temperature_factor: Factor = 1.0,
     schedule: Callable[[int], float] | None = None,
@@ -95,6 +98,8 @@ def sample(
         dynamics: "langevin", or "microcanonical": all weights of a chain together have one speed,
             so that no chain is thrown out where the potential is steep. Needs all data.
         guess: where the search for the step begins.
+        until: "ess=1000" or "rhat=1.01", for example: end as soon as the worst number that is
+            watched has this effective sample size or R-hat; ``draws`` is then the most.
         prior: standard deviation of a Gaussian prior of the weights without a constraint.
         temperature_factor: T of a cold or warm posterior: τ is T times the default, or times
             ``temperature``. A number, or one per chain.
@@ -141,6 +146,7 @@ def sample(
     plan = Plan(
         chains, warmup, draws, thin, temperature, temperature_factor, step_size, friction, scheme,
         adjust, seed, prior, tolerance, jitter, memory, descent, guard, metric, dynamics, guess,
+        until,
     )  # fmt: skip
     if schedule is not None and not callable(schedule):
         raise TypeError(f"schedule must be a function of the step, got {schedule!r}")
@@ -166,7 +172,9 @@ def sample(
         recorder = Recorder(names, keep, check_observables(observables, names))
         watched = recorder.watched(watch)
         down = plan.steps_down(data is not None and not isinstance(model, Ensemble))
-        run = Sampling(plan, target, moving, recorder, schedule, batch_size, path, down)
+        run = Sampling(plan, target, moving, recorder, schedule, batch_size, path, down, watched)
         trace = run.complete(progress)
         trace.warn(stacklevel=2, names=watched)
+        if run.short:
+            warnings.warn(run.short, SamplingWarning, stacklevel=2)
     return trace

@@ -44,13 +44,15 @@ PAIRS = 20
 """Places where the energy errors of h and 4h are compared."""
 ROUNDING = 32.0
 """Units of the last place that an energy may be wrong by."""
-FREE, CURVED = 0.25, 0.06
+LONG, LONG_AT_ONE_SPEED = 0.25, 0.06
 """Largest energy errors of steps with O in the middle, in τ per √(degree of freedom).
 
-They have no bias in the positions of a Gaussian: a free law that is nearly one allows long steps.
-What is not, shows in the temperature of the positions. Constraints and one speed are curved."""
+BAOAB has no bias in the positions of a Gaussian: a free law that is nearly one allows long steps.
+What is not, shows in the temperature of the positions. One speed has a bias of order h²/n."""
 FAINT = 1e-5
 """What a force changes of a momentum in a step, over the momentum: less is rounding."""
+STEEP = 0.02
+"""A step that is shorter over the width of the law."""
 WINDOWS = 40
 """Equal parts of a warm-up."""
 SETTLING, LEARNING, AVERAGING, COMPARING = 6, (4, 6, 8), 6, 10
@@ -103,9 +105,9 @@ class WarmUp:
         middle = isinstance(tested, Microcanonical) or (
             tested is None and chains.dynamics.scheme == "BAOAB" and chains.has_momentum
         )
-        if not middle or not self._whole:
+        if not middle or not self._whole or not chains.is_free:
             return self._tolerance / 2.0
-        return FREE if chains.is_free and tested is None else CURVED
+        return LONG if tested is None else LONG_AT_ONE_SPEED
 
     # --- with a step size of the user ---------------------------------------------------------
 
@@ -166,8 +168,7 @@ class WarmUp:
     def _ended(self) -> Tuning:
         chains, tuning = self.chains, self.tuning
         tuning.step_size, tuning.friction = chains.step_size, chains.friction
-        known = chains.metric is not None and chains.metric.factor is not None
-        tuning.metric = self._learner.kind if known else ""
+        tuning.metric = self._learner.kind if chains.metric_is_known else ""
         tuning.gradients = chains.gradients
         return tuning
 
@@ -326,8 +327,8 @@ class WarmUp:
     def _read(self, steps: int) -> None:
         kinetic, squares, laplacians, pairs = [], [], [], []
         every = max(1, steps // 40)
-        # A step of the same smallness whatever is allowed: h may be near its stability.
-        short = self._verlet_step * min(1.0, self._tolerance / (2.0 * self._bound)) ** (1 / 3)
+        # Up to h where that is allowed to be near its stability.
+        short = self._verlet_step / (4.0 if self._bound > self._tolerance else 1.0)
         for count, _ in enumerate(range(0, steps, every)):
             self._advance(every)
             kinetic.append(self.chains.kinetic_temperatures())
@@ -381,6 +382,11 @@ class WarmUp:
                 words.append(f"{name} temperature {found} τ")
         if self._verlet_step >= self._longest:
             words.append("a longer step would turn back on the constraint")
+        if self._learner.learns and self.chains.metric_is_known and self._verlet_step < STEEP:
+            words.append(
+                "the law is far steeper in places than its width says: try "
+                "dynamics='microcanonical', whose steps are longer there"
+            )
         if not tuning.settled:
             words.append("the chains have not settled: raise warmup")
         tuning.reason = "; ".join(words)

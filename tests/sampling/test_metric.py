@@ -91,7 +91,9 @@ def test_a_covariance_is_shrunk_to_what_draws_can_tell() -> None:
     assert float(torch.linalg.cond(white)) < 3.0
     few = torch.randn(4, 10, 60, generator=generator, dtype=torch.float64)
     found = covariance_of(few, dense=True)
-    assert float(torch.linalg.cond(found)) < 20.0 < float(torch.linalg.cond(few.flatten(0, 1).T.cov()))
+    assert (
+        float(torch.linalg.cond(found)) < 20.0 < float(torch.linalg.cond(few.flatten(0, 1).T.cov()))
+    )
     still = torch.zeros(4, 10, 2)
     assert covariance_of(still, dense=True) is None
     assert covariance_of(few, dense=False).shape == (60,)
@@ -143,7 +145,7 @@ def test_where_there_is_a_metric() -> None:
     assert bound.tuning.metric == ""
     part = cl.sample(linear, line_loss, line(), rules={"weight": cl.Circle(5.0)}, **small)
     assert part.tuning.metric == "dense"
-    wide = cl.sample(Point(torch.zeros(600)), lambda own: own["q"].square().sum(), **small)
+    wide = cl.sample(Point(torch.zeros(1200)), lambda own: own["q"].square().sum(), **small)
     assert wide.tuning.metric == "diagonal"
     rules = {"q": cl.Massive(2.0)} if hasattr(cl, "Massive") else None
     if rules is not None:

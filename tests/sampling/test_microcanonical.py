@@ -11,16 +11,43 @@ from torch import Tensor
 import colangevin as cl
 import targets
 from colangevin.integrators.microcanonical import turn
-from colangevin.sampling.chains import Chains
+from colangevin.sampling.chains import Chains, Dynamics
 from colangevin.sampling.microcanonical import Microcanonical, at_speed, isokinetic
 from colangevin.sampling.moves import Phase, fresh_momenta, refresh, turned
+from colangevin.sampling.targets import target_of
 from posteriors import Point, estimate, point
 from reference_sampling import isokinetic_on_the_sphere
-from test_laws import FRAME, KAPPA, VON_MISES_FISHER, torus
-from test_moves import GEOMETRIES, SEEDS, chains, cubic
+
+SEEDS, KAPPA = [3, 4, 5], 5.0
+VON_MISES_FISHER = targets.von_mises_fisher_resultant(KAPPA, 10)
+FRAME = np.array([[1.2, 0.0], [0.0, 0.9], [0.6, -0.3]])
+
+
+def torus(q: Tensor) -> Tensor:
+    return ((q[0].square() + q[1].square()).sqrt() - 1.0).square() + q[2].square() - 0.25
+
+
+def cubic(own: dict[str, Tensor]) -> Tensor:
+    q = own["q"].flatten()
+    return 2.0 * q[0] + 0.5 * q[-1] ** 3 + q[1].square()
+
+
+GEOMETRIES = {
+    "free": ({}, torch.tensor([0.3, -0.2, 0.5])),
+    "circle": ({"q": cl.Circle(1.5)}, torch.tensor([0.3, -0.2, 0.5])),
+    "sphere": ({"q": cl.Sphere(1.0, equality=True)}, torch.tensor([0.3, -0.2, 0.5])),
+    "ball": ({"q": cl.Sphere(1.0)}, torch.tensor([0.3, -0.2, 0.5])),
+    "orthogonal": ({"q": cl.Orthogonal()}, torch.eye(3, 2)),
+}
+
+
+def chains(rules, start: Tensor, potential, step_size: float, tau: float = 0.7) -> Chains:
+    target = target_of(Point(start.double()), potential, None, None, SEEDS, 0, 0.1)
+    dynamics = Dynamics(step_size, 1.3, "BAOAB", [tau] * len(SEEDS), 0.0, False)
+    return Chains(target, rules, SEEDS, dynamics)
+
 
 quiet = pytest.mark.filterwarnings("ignore::colangevin.errors.SamplingWarning")
-NAMES = [name for name in GEOMETRIES if name != "torus"]
 
 
 def started(name: str, h: float, tau: float = 0.7) -> tuple[Chains, list, Phase]:
@@ -67,7 +94,7 @@ def test_a_kick_turns_a_unit_velocity_and_undoes_itself() -> None:
         torch.testing.assert_close(back.gain, -made.gain)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", GEOMETRIES)
 def test_it_is_reversible_keeps_its_speed_and_its_energy_to_third_order(name: str) -> None:
     changes = []
     for h in (0.08, 0.04):
@@ -188,7 +215,7 @@ def test_a_gaussian_with_tuner_and_metric() -> None:
         return (q.square().sum() + (q[0] - q[1]).square()) / 2
 
     trace = run(
-        Point(torch.ones(30, dtype=torch.float64)), potential,
+        Point(scales.clone()), potential,
         step_size=None, friction=None, warmup=400, draws=30,
     )  # fmt: skip
     assert trace.tuning.metric == "dense" and trace.tuning.step_size > 0.3

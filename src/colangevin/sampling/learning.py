@@ -83,6 +83,15 @@ class Learner:
         self._step_sizes.append(self.chains.step_size)
         self._rows.append(torch.cat([now[name].detach().flatten(1) for name in names], dim=1))
 
+    @property
+    def recorded(self) -> int:
+        """How many positions of each chain there are."""
+        return len(self._rows)
+
+    def cut(self, count: int) -> None:
+        """Keep the first positions only: the steps after them were not made."""
+        del self._rows[count:], self._step_sizes[count:]
+
     @torch.no_grad()
     def learn_metric(self) -> bool:
         """Give the free weights the metric of the draws; whether it is another one now."""
@@ -111,8 +120,8 @@ class Learner:
         centred = draws - draws.mean(dim=(0, 1))
         widths = centred.square().mean(dim=(0, 1)).sqrt()
         pair = (centred, centred.square())
-        times = [convergence.autocorrelation_time(x).nan_to_num(0.0) for x in pair]
-        moving = widths > 0.0
+        times = [convergence.autocorrelation_time(x) for x in pair]
+        moving = (times[0] + times[1]).isfinite() & (widths > 0.0)
         if not bool(moving.any()):
             return None
         between = self._every * sum(self._step_sizes) / len(self._step_sizes)

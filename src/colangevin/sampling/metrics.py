@@ -17,7 +17,7 @@ from colangevin.constraints import State, Unconstrained, Vector
 from colangevin.constraints.base import Draw, Scalar, add_scaled
 from colangevin.sampling import convergence
 
-DENSE = 500
+DENSE = 1000
 """Numbers up to which "auto" learns a full matrix; beyond, its diagonal."""
 PRIOR = 5.0
 """Draws that the typical variance counts as, as in Stan."""

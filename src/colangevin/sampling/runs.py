@@ -18,7 +18,7 @@ from colangevin.sampling.chains import Chains
 from colangevin.sampling.descent import Descent
 from colangevin.sampling.locks import Lock
 from colangevin.sampling.microcanonical import LEAST, Microcanonical, isokinetic
-from colangevin.sampling.moves import Guard, Metropolis, Untested, verlet
+from colangevin.sampling.moves import Guard, Metropolis, Untested, refresh, verlet
 from colangevin.sampling.plans import MICROCANONICAL, Plan
 from colangevin.sampling.progress import Progress, Report, told
 from colangevin.sampling.recording import Recorder
@@ -249,9 +249,9 @@ class Sampling:
         found = until.reading(self.trace().summary(0, self._watched), self._watched)
         report(0, f"{until.kind} {found:.4g} of {until.bound:g}")
         reached = until.reached(found)
-        self.short = "" if reached or not ended else (
-            f"until={str(until)!r} was not reached in {draws} draws: it is {found:.4g}. Raise draws"
-        )
+        if ended and not reached:
+            words = f"until={str(until)!r} was not reached in {draws} draws: it is {found:.4g}"
+            self.short = f"{words}. Raise draws"
         return reached or ended
 
     def _step(self) -> Tensor:
@@ -260,6 +260,8 @@ class Sampling:
     def _warm_up(self, report: Report) -> None:
         plan, tested = self.plan, self._tested
         made = Descent(self.chains, report).run(self._down) if self._down else 0
+        if plan.dynamics == MICROCANONICAL:
+            refresh(self.chains)  # at rest there is no direction to keep
         warm = WarmUp(
             self.chains, self._step, tested, plan.tolerance, report, plan.metric,
             plan.friction is None,
@@ -289,9 +291,10 @@ class Sampling:
     def _statistics(self) -> dict[str, Tensor]:
         if self._tested is not None:
             return self._tested.statistics()
-        found = {"loss": self.chains.peek().losses.detach().double()}
-        if self.chains.has_momentum:
-            found["kinetic_temperature"] = self.chains.kinetic_temperatures()
+        chains = self.chains
+        found = {"loss": chains.plain_losses(chains.peek().losses, chains.weights)}
+        if chains.has_momentum:
+            found["kinetic_temperature"] = chains.kinetic_temperatures()
         return found
 
     def _cool(self) -> None:

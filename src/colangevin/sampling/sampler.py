@@ -14,6 +14,7 @@ from colangevin.ensemble import Ensemble
 from colangevin.errors import SamplingWarning
 from colangevin.sampling.chains import Chains, Dynamics
 from colangevin.sampling.plans import Factor, Observable, Plan, check_observables
+from colangevin.sampling.priors import Prior
 from colangevin.sampling.progress import Progress
 from colangevin.sampling.recording import Recorder
 from colangevin.sampling.runs import Sampling
@@ -47,7 +48,7 @@ def sample(
     dynamics: str = "langevin",
     guess: float = 0.1,
     until: str | None = None,
-    prior: float | None = None,
+    prior: Prior = None,
     temperature_factor: Factor = 1.0,
     schedule: Callable[[int], float] | None = None,
     tolerance: float = 0.02,
@@ -92,7 +93,7 @@ def sample(
         observables: functions of a chain's parameters by name; each draw records their values.
         seed: of everything that is random.
         metric: of the weights without a constraint, learned from all chains in the warm-up: a
-            matrix ("dense"), its diagonal ("diagonal"), none (None), or a matrix for up to 500
+            matrix ("dense"), its diagonal ("diagonal"), none (None), or a matrix for up to 1,000
             numbers and the diagonal for more ("auto"; none for mini-batches, for a ``step_size``
             of yours, and beyond 100,000 numbers). It changes how fast chains move, not the law.
         dynamics: "langevin", or "microcanonical": all weights of a chain together have one speed,
@@ -100,7 +101,9 @@ def sample(
         guess: where the search for the step begins.
         until: "ess=1000" or "rhat=1.01", for example: end as soon as the worst number that is
             watched has this effective sample size or R-hat; ``draws`` is then the most.
-        prior: standard deviation of a Gaussian prior of the weights without a constraint.
+        prior: standard deviation of a Gaussian prior of the weights without a constraint; or
+            distributions of ``torch.distributions`` by pattern of names, the first that matches
+            counts: ``{"*.weight": Laplace(0.0, 1.0), "*": Normal(0.0, 3.0)}``.
         temperature_factor: T of a cold or warm posterior: τ is T times the default, or times
             ``temperature``. A number, or one per chain.
         schedule: a function from the step after the warm-up to a factor of τ, such as
@@ -165,6 +168,7 @@ def sample(
         long if compile is None else compile,
         step_size is None,
         plan.metric_up_to(target.source.whole),
+        prior if isinstance(prior, Mapping) else None,
     )
     with threads_for(target.work):
         moving = Chains(target, rules or {}, plan.seeds, settings)

@@ -65,6 +65,6 @@ def told(progress: Progress, steps: int) -> Iterator[Report]:
     with Bar(console=Console(stderr=True), transient=progress is None) as bar:
         task = bar.add_task("steps", total=steps)
         tell = lambda count, note: bar.update(  # noqa: E731
-            task, completed=count, **({"description": note} if note else {})
+            task, completed=count, description=note or None
         )
         yield report

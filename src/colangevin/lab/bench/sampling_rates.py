@@ -68,6 +68,7 @@ class SamplingWork:
 
 
 LIBRARY = (Sampler(TUNED, ours(), True), Sampler(TESTED, ours(adjust=True), True))
+NO_METRIC = Sampler("cl.sample, metric=None", ours(metric=None), True)
 AT_ONE_SPEED = Sampler("cl.sample, microcanonical", ours(dynamics="microcanonical"), True)
 LONG_CHAINS, LONG_WARMUP, LONG = 32, 1500, 4500
 """Of the posteriors, whose figures per gradient are of single chains."""
@@ -109,10 +110,10 @@ def work_s(sizes: Sizes) -> list[SamplingWork]:
         (laws.quartic, [*LIBRARY[1:], mici, *flat]),
         (laws.two_lobes, [*LIBRARY[1:], *flat]),
         (laws.planes, [*LIBRARY[1:], *olla_rows((0.01, 0.04))[:2]]),
-        (laws.gaussian, [*LIBRARY, AT_ONE_SPEED, *nuts, sghmc]),
-        (laws.logistic, [*LIBRARY, AT_ONE_SPEED, *nuts, sghmc]),
-        (posteriors.german_credit, [AT_ONE_SPEED]),
-        (posteriors.brownian, [AT_ONE_SPEED]),
+        (laws.gaussian, [*LIBRARY, NO_METRIC, AT_ONE_SPEED, *nuts, sghmc]),
+        (laws.logistic, [*LIBRARY, NO_METRIC, AT_ONE_SPEED, *nuts, sghmc]),
+        (posteriors.german_credit, [LIBRARY[0], AT_ONE_SPEED]),
+        (posteriors.brownian, [LIBRARY[0], AT_ONE_SPEED]),
         (posteriors.item_response, [LIBRARY[0], AT_ONE_SPEED]),
     ]
     chosen = [(law, entries) for law, entries in made if law.__name__ in (sizes.laws or LAWS)]

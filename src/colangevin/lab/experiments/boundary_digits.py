@@ -394,7 +394,7 @@ EXPERIMENT = Experiment(
         ("target accuracies", "97.5, 98, 98.5 %", "{targets}"),
     ),
     reduced={
-        "full": "DCGAN of size 12 for 64, 1 of 10 repetitions with 5 of 10 seeds, networks for people"
+        "full": "DCGAN of size 12 for 64, 1 of 10 repetitions, 5 of 10 seeds, networks for people"
     },
     own_scale="paper",
     scales=SCALES,

@@ -243,8 +243,7 @@ EXPERIMENT = Experiment(
         "official training set, one for all runs; the test images are the other 50,000 and the "
         "official test set. Pixels are between 0 and 1; biases are unconstrained. Results are "
         "those after the last epoch. `--scale grid` adds the rest of table 4.3 to the results of "
-        "`--scale full`, with one run per cell: such a number has no spread, so it is in ordering "
-        "only at best. A number of SGD-m is in order if c-CoLA-ud is ahead of it."
+        "`--scale full`, with one run per cell, which decides nothing."
     ),
     gpus=True,
     times={"smoke": "5 s", "laptop": "4 min", "full": "80 min", "grid": "100 min"},

@@ -73,7 +73,8 @@ class Lead(NamedTuple):
         """The mean with its standard error, in words; nothing for one run."""
         if self.runs < 2:
             return ""
-        by = f"{self.by:+.{digits}f} ± {self.error:.{digits}f}, " if math.isfinite(self.by) else ""
+        told = math.isfinite(self.by) and self.test != SIGN
+        by = f"{self.by:+.{digits}f} ± {self.error:.{digits}f}, " if told else ""
         wins = "" if self.wins is None else f"better in {self.wins} of {self.runs}, "
         return f" ({by}{wins}{p_value(self.chance())})"
 

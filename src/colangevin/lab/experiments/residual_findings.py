@@ -193,7 +193,13 @@ def claims(records: Records) -> list[Claim]:
     """What section 6.1 states, as far as the records can tell."""
     found = Found(records)
     parts = (_schemes_claims, _steps, _decays, _blocks, _starts, _resets, _data, _models)
-    return [claim for part in (*parts, _pretrained) for claim in part(found)]
+    made = [claim for part in parts for claim in part(found)]
+    return made + _with_reason(_pretrained(found), "a MobileNetV2 for the ResNets")
+
+
+def _with_reason(claims: Sequence[Claim], reason: str) -> list[Claim]:
+    """Claims with a reason before their own."""
+    return [replace(c, why="; ".join(filter(None, (reason, c.why)))) for c in claims]
 
 
 def _higher(found: Found, text: str, best: str, *others: str) -> list[Claim]:
@@ -401,14 +407,12 @@ def _from_barrier(found: Found, key: str, train: str, test: str) -> list[Claim]:
     for name, sign, digits, measure in quantities:
         source = found.with_barrier(scratch, measure(scratch))
         claim = ahead(name, measure(key), [source], sign=sign, digits=digits)
-        reasons = filter(None, (_trained_starts(found.line(scratch)), claim.why))
-        claim = replace(claim, why="; ".join(reasons))
+        (claim,) = _with_reason([claim], _trained_starts(found.line(scratch)))
         made.append(_unless_idle(found, claim, key, scratch))
     made += _shaped(found, text, key, "monotone", ["monotone"])
     if not found.is_vgg(scratch):
         return made
-    other = "VGG-11 for the ResNet"
-    return [replace(c, why="; ".join(filter(None, [other, c.why]))) for c in made]
+    return _with_reason(made, "VGG-11 for the ResNet")
 
 
 def _trained_starts(line: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from colangevin.constraints import Orthogonal
 from colangevin.lab.data import augment, cifar10
 from colangevin.lab.data.idx import ImageData
 from colangevin.lab.experiments import training
-from colangevin.lab.experiments.comparing import Quantity
+from colangevin.lab.experiments.comparing import CHANCE, Quantity
 from colangevin.lab.experiments.curves import draw_curves
 from colangevin.lab.experiments.experiment import (
     Claim,
@@ -72,7 +72,7 @@ FRICTION: dict[str, dict[str, Any]] = {
 }
 """The paper's γ, which the scale paper tries beside SGD's momentum; lr = h² is still SGD's."""
 
-ACCURACY = Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0)
+ACCURACY = Quantity("test_accuracy", "test accuracy, %", 1, factor=100.0, chance=100.0 * CHANCE)
 LOSS = Quantity("test_loss", "test loss", digits=3)
 NOTE = (
     "Reduced at every scale but `paper`: the paper trains a ResNet-34 on all 50,000 images for "

@@ -26,6 +26,9 @@ QUICK := tests/laws/test_manifold.py tests/laws/test_native.py tests/laws/test_r
 	tests/optimizers/test_optimizer_contract.py tests/optimizers/test_rates.py \
 	tests/optimizers/test_bounds.py tests/optimizers/test_bad_input.py::TestProjectionsThatFail \
 	tests/ensemble/test_members_follow_cola.py tests/sampling/test_sample.py \
+	tests/native/test_elementwise.py tests/native/test_rows.py \
+	tests/optimizers/test_directions.py::TestEqualToTheKnownOnes \
+	tests/optimizers/test_directions.py::test_one_pass_and_formulas_agree_in_weights_and_state \
 	tests/partitioned/test_transcriptions.py tests/test_architecture.py
 
 quick: $(VENV)/.dev

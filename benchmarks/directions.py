@@ -10,7 +10,7 @@ turns in one run, on one thread; each keeps the best of its rounds.
 from __future__ import annotations
 
 import argparse
-import time
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 import colangevin as cl
-from colangevin.optimizers.directions.polar import newton_schulz, tangent_polar
+from colangevin.lab.bench.timing import best_times
+from colangevin.optimizers.directions.polar import COEFFICIENTS, FLOOR, tangent_polar
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "directions.md"
 START, END = "<!-- costs: begin -->\n", "<!-- costs: end -->\n"
@@ -45,6 +46,18 @@ def weights() -> list[nn.Parameter]:
     return found
 
 
+def newton_schulz(matrix: Tensor, steps: int = 5) -> Tensor:
+    """The polar factor of a matrix as torch's Muon makes it, in float32."""
+    first, second, third = COEFFICIENTS
+    found = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
+    found = found / found.norm().clamp_min(FLOOR)
+    for _ in range(steps):
+        gram = found @ found.T
+        inner = torch.addmm(gram, gram, gram, beta=second, alpha=third)
+        found = torch.addmm(found, inner, found, beta=first)
+    return found.T if matrix.shape[0] > matrix.shape[1] else found
+
+
 class Muon32(torch.optim.Optimizer):
     """Muon, one weight after the other as torch's, with products in float32."""
 
@@ -58,7 +71,7 @@ class Muon32(torch.optim.Optimizer):
             for weight in group["params"]:
                 buffer = self.state[weight].setdefault("buffer", torch.zeros_like(weight))
                 buffer.lerp_(weight.grad, 0.05)
-                update = newton_schulz(weight.grad.lerp(buffer, 0.95)[None], 5)[0]
+                update = newton_schulz(weight.grad.lerp(buffer, 0.95))
                 rows, columns = weight.shape
                 weight.add_(update, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
 
@@ -95,18 +108,9 @@ def step_of(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
     return step
 
 
-def best_times(steps: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
-    """Milliseconds per call: the best of several rounds, in which all take turns."""
-    best = dict.fromkeys(steps, float("inf"))
-    for step in steps.values():
-        step()
-    for _ in range(ROUNDS):
-        for name, step in steps.items():
-            begin = time.perf_counter()
-            for _ in range(repeat):
-                step()
-            best[name] = min(best[name], 1e3 * (time.perf_counter() - begin) / repeat)
-    return best
+def milliseconds(steps: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+    """Per call: the best of all rounds."""
+    return {name: 1e3 * best for name, best in best_times(steps, ROUNDS, repeat).items()}
 
 
 def bytes_of(optimizer: torch.optim.Optimizer, numbers: int) -> float:
@@ -120,7 +124,7 @@ def dual_ascent(weight: Tensor, slope: Tensor, rounds: int = 100) -> Tensor:
     dual = -0.25 * (weight.T @ slope + slope.T @ weight)
     found = slope
     for k in range(rounds):
-        found = newton_schulz((slope + 2.0 * weight @ dual)[None], 5)[0]
+        found = newton_schulz(slope + 2.0 * weight @ dual)
         dual = dual - 0.1 * (1.0 - k / rounds) * (weight.T @ found + found.T @ weight)
     return found
 
@@ -135,7 +139,7 @@ def tangents() -> list[str]:
         slope = slope / slope.norm()
         here, there = tangent_polar(weight[None], slope[None])[0], dual_ascent(weight, slope)
         errors = [float((weight.T @ a + a.T @ weight).abs().max()) for a in (there, here)]
-        times = best_times(
+        times = milliseconds(
             {
                 "there": lambda w=weight, g=slope: dual_ascent(w, g),  # type: ignore[misc]
                 "here": lambda w=weight, g=slope: tangent_polar(w[None], g[None]),  # type: ignore[misc]
@@ -154,13 +158,13 @@ def table() -> str:
     torch.set_num_threads(1)
     made = {name: make(weights()) for name, make in optimizers().items()}
     numbers = sum(weight.numel() for weight in weights())
-    times = best_times({name: step_of(own) for name, own in made.items()}, REPEAT)
+    times = milliseconds({name: step_of(own) for name, own in made.items()}, REPEAT)
     fused, muon = times["AdamW, fused"], times["Muon, float32 products"]
     rows = [
         f"{numbers / 1e6:.1f} million weights in {len(weights())} matrices of a 6-layer "
         f"transformer of width {WIDTH}, float32, one thread, another lr in every step, "
-        f"best of {ROUNDS} rounds "
-        "(`python benchmarks/directions.py`):",
+        f"best of {ROUNDS} rounds (`python benchmarks/directions.py`). Before the run "
+        f"{os.getloadavg()[0]:.1f} other programs wanted the {os.cpu_count()} processors:",
         "",
         "| Optimizer | ms per step | of fused AdamW | of Muon | bytes of state per weight |",
         "| --- | ---: | ---: | ---: | ---: |",

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import colangevin as cl
+from colangevin.lab.bench.timing import best_times
 
 STORED = Path(__file__).resolve().parent / "results" / "scheduled.json"
 ROUNDS = 15
-SMALL = [(32, 32)] * 4
+SMALL, ROWS = [(32, 32)] * 4, [(256, 256)] * 8
 LIMITS = {
     ("four weights of 32 × 32", "free, kernel"): {"SGD": 1.1, "SGD, fused": 2.0},
     ("four weights of 32 × 32", "circle, kernel"): {"SGD": 1.1, "SGD, fused": 2.0},
     ("four weights of 32 × 32", "circle, eager"): {"SGD": 3.5},
     ("four weights of 32 × 32", "orthogonal, kernel"): {"SGD": 2.5},
+    ("eight weights of 256 × 256", "sphere, kernel"): {"circle, kernel": 2.0},
     ("784-1000-10, whole training step", "circle, kernel"): {"SGD, fused": 1.05},
     ("794,000 weights", "circle, kernel"): {"SGD, fused": 1.5},
     ("794,000 weights", "circle, eager"): {"SGD, fused": 10.0},
@@ -60,6 +61,7 @@ def optimizers() -> dict[str, Callable[[Any], torch.optim.Optimizer]]:
         "free, kernel": cola(None, True),
         "circle, kernel": cola(cl.Circle(1.0), True),
         "circle, eager": cola(cl.Circle(1.0), False),
+        "sphere, kernel": cola(cl.Sphere(1.0, equality=True), True),
         "orthogonal, kernel": cola(cl.Orthogonal(), True),
     }
 
@@ -79,35 +81,22 @@ def scheduled(optimizer: torch.optim.Optimizer, work: Callable[[], object]) -> C
     return step
 
 
-def best_times(steps: Mapping[str, Callable[[], None]], repeat: int) -> dict[str, float]:
-    """Seconds per step: the best of several rounds, in which all take turns."""
-    best = dict.fromkeys(steps, float("inf"))
-    for step in steps.values():
-        for _ in range(3):
-            step()
-    for _ in range(ROUNDS):
-        for name, step in steps.items():
-            begin = time.perf_counter()
-            for _ in range(repeat):
-                step()
-            best[name] = min(best[name], (time.perf_counter() - begin) / repeat)
-    return best
-
-
 def measure() -> dict[str, dict[str, float]]:
     """Microseconds per step, by work and optimizer."""
     torch.set_num_threads(1)
     makers, found = optimizers(), {}
-    large = [name for name in makers if name not in ("SGD", "orthogonal, kernel")]
+    large = ["SGD, fused", "free, kernel", "circle, kernel", "circle, eager"]
     for title, shapes, names, repeat in (
         ("four weights of 32 × 32", SMALL, list(makers), 200),
+        ("eight weights of 256 × 256", ROWS, ["circle, kernel", "sphere, kernel"], 50),
         ("794,000 weights", [(794_000,)], large, 20),
         ("10 million weights", [(10_000_000,)], large, 2),
     ):
         made = {name: makers[name](weights_of(shapes)) for name in names}
-        found[title] = best_times({n: scheduled(o, lambda: None) for n, o in made.items()}, repeat)
+        own = {n: scheduled(o, lambda: None) for n, o in made.items()}
+        found[title] = best_times(own, ROUNDS, repeat, first=3)
     steps = {name: _training(makers[name]) for name in ("SGD, fused", "circle, kernel")}
-    found["784-1000-10, whole training step"] = best_times(steps, 20)
+    found["784-1000-10, whole training step"] = best_times(steps, ROUNDS, 20, first=3)
     return {title: {n: 1e6 * t for n, t in row.items()} for title, row in found.items()}
 
 

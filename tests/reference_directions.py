@@ -64,10 +64,11 @@ class NormalisedAdam(torch.optim.Optimizer):
     """Adam's update, after which every row is divided by its norm.
 
     ``relative``: the update of a row has norm 1, as in Hyperball with one ball per row.
+    ``tangent``: it is orthogonal to its row, as in ObliqueAdam: u − w⟨w, u⟩.
     """
 
-    def __init__(self, params: Any, lr: float, relative: bool) -> None:
-        super().__init__(params, {"lr": lr, "relative": relative})
+    def __init__(self, params: Any, lr: float, relative: bool, tangent: bool = False) -> None:
+        super().__init__(params, {"lr": lr, "relative": relative, "tangent": tangent})
         with torch.no_grad():
             for group in self.param_groups:
                 for weight in group["params"]:
@@ -85,6 +86,8 @@ class NormalisedAdam(torch.optim.Optimizer):
                 own["v"] = 0.999 * own["v"] + 0.001 * weight.grad**2
                 mean = own["m"] / (1.0 - 0.9 ** own["t"])
                 update = mean / ((own["v"] / (1.0 - 0.999 ** own["t"])).sqrt() + 1e-8)
+                if group["tangent"]:
+                    update = update - weight * (weight * update).sum(dim=1, keepdim=True)
                 if group["relative"]:
                     update = update / update.norm(dim=1, keepdim=True)
                 moved = weight - group["lr"] * update
@@ -119,6 +122,25 @@ class Hyperball(torch.optim.Optimizer):
                 weight.copy_(own["radius"] * moved / moved.norm())
 
 
+class HypersphericalDescent(torch.optim.Optimizer):
+    """a = G − W⟨W, G⟩; W ← n(W − lr · a/‖a‖), with norms of whole matrices."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, {"lr": lr})
+        with torch.no_grad():
+            for group in self.param_groups:
+                for weight in group["params"]:
+                    weight.div_(weight.norm())
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for weight in group["params"]:
+                slope = weight.grad - weight * (weight * weight.grad).sum()
+                moved = weight - group["lr"] * slope / slope.norm()
+                weight.copy_(moved / moved.norm())
+
+
 def manifold_muon(weight: Tensor, slope: Tensor, rounds: int, rate: float = 0.1) -> Tensor:
     """Dual ascent for A = msign(G + 2WΛ), as published with "Modular Manifolds"."""
     dual = -0.25 * (weight.T @ slope + slope.T @ weight)
@@ -128,3 +150,33 @@ def manifold_muon(weight: Tensor, slope: Tensor, rounds: int, rate: float = 0.1)
         found = left @ right
         dual = dual - rate * (1.0 - k / rounds) * (weight.T @ found + found.T @ weight)
     return found
+
+
+class Pogo(torch.optim.Optimizer):
+    """A tangent step and a normal step for rows XXᵀ = 1, as ``pogo-torch`` 1.0 makes them.
+
+    ``vector_adam``: its base is Adam with one second moment for each matrix, else the gradient.
+    """
+
+    def __init__(self, params: Any, lr: float, vector_adam: bool = False) -> None:
+        super().__init__(params, {"lr": lr, "vector_adam": vector_adam})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for weight in group["params"]:
+                slope = weight.grad
+                if group["vector_adam"]:
+                    slope = self._adam(self.state[weight], slope)
+                relative = 0.5 * (weight @ weight.mT @ slope - weight @ slope.mT @ weight)
+                middle = weight - group["lr"] * relative
+                weight.copy_(middle + 0.5 * (middle - middle @ middle.mT @ middle))
+
+    @staticmethod
+    def _adam(own: dict[str, Any], slope: Tensor) -> Tensor:
+        own["t"] = own.get("t", 0) + 1
+        own["m"] = 0.9 * own.get("m", 0.0) + 0.1 * slope
+        square = slope.square().sum(dim=(-2, -1), keepdim=True)
+        own["v"] = 0.999 * own.get("v", 0.0) + 0.001 * square
+        mean = own["m"] / (1.0 - 0.9 ** own["t"])
+        return mean / ((own["v"] / (1.0 - 0.999 ** own["t"])).sqrt() + 1e-8)

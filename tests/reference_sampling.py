@@ -34,3 +34,42 @@ def ghmc_on_the_sphere(
     if level < math.exp(min(0.0, -float(change) / tau)):
         return end, last, True
     return q, -p, False
+
+
+def baoab_in_a_metric(
+    q: Tensor,
+    z: Tensor,
+    gradient,
+    factor: Tensor,
+    h: float,
+    gamma: float,
+    tau: float,
+    noise: Tensor,
+    kick: float,
+) -> tuple[Tensor, Tensor]:
+    """B, A/2, O, A/2 with the momentum z = Lᵀp and the velocity Lz; ``kick`` is the share of B."""
+    c = math.exp(-gamma * h)
+    z = z - kick * h * factor.T @ gradient(q)
+    q = q + h / 2 * factor @ z
+    z = c * z + math.sqrt(tau * (1 - c**2)) * noise
+    return q + h / 2 * factor @ z, z
+
+
+def isokinetic_on_the_sphere(
+    q: Tensor, u: Tensor, gradient, epsilon: float, freedom: int
+) -> tuple[Tensor, Tensor, float]:
+    """B/2, A, B/2 of a unit velocity on the unit sphere, and what the kinetic energy gains."""
+
+    def kick(q: Tensor, u: Tensor) -> tuple[Tensor, float]:
+        g = gradient(q) - q * (q @ gradient(q))
+        e, delta = -g / g.norm(), float(epsilon / 2 * g.norm() / (freedom - 1))
+        along = float(u @ e)
+        scale = math.cosh(delta) + along * math.sinh(delta)
+        turned = u + e * (math.sinh(delta) + along * (math.cosh(delta) - 1))
+        return turned / scale, (freedom - 1) * math.log(scale)
+
+    u, first = kick(q, u)
+    end = q * math.cos(epsilon) + u * math.sin(epsilon)
+    u = u * math.cos(epsilon) - q * math.sin(epsilon)
+    u, second = kick(end, u)
+    return end, u, first + second

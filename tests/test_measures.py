@@ -60,7 +60,9 @@ GEOMETRIES = ("Box", "NonNegative", "Simplex", "Spectral", "DiagonalGram")
 
 
 def test_classes() -> None:
-    assert len(measures.classes(measures.files(*measures.CORE))) <= 62 + len(DIRECTIONS + GEOMETRIES)
+    assert len(measures.classes(measures.files(*measures.CORE))) <= 62 + len(
+        DIRECTIONS + GEOMETRIES
+    )
 
 
 def test_weight_decay_is_written_once() -> None:

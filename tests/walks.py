@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from colangevin.lab.experiments import registry
-from colangevin.lab.experiments.experiment import Claim, Experiment, Job, Table
+from colangevin.lab.experiments.experiment import Answer, Claim, Experiment, Job, Table
 from colangevin.lab.experiments.job_log import Log, pack, unpack
 from colangevin.lab.experiments.records import Records
 
@@ -74,11 +74,12 @@ def claims(records: Records) -> list[Claim]:
         return []
     ours = records.text("wide", "distance")
     return [
-        Claim("distance <wide>", "1 | 2", ours, "reproduced"),
-        Claim("narrow | wide", "narrow < wide", "wide", "not reproduced", why="no & reason"),
+        Claim("distance <wide>", "1 | 2", ours, number=Answer("yes", "t, n = 5, p = 0.5")),
+        Claim("narrow | wide", "narrow < wide", "wide", order=REVERSED, why="no & reason"),
     ]
 
 
+REVERSED = Answer("no", "reversed: paired t, n = 5, p = 0.01")
 WALKS = Experiment(
     name=NAME,
     title="random walks",
@@ -92,6 +93,10 @@ WALKS = Experiment(
     figures=figures,
     table=table,
     claims=claims,
+    claimed="the narrow walk is shorter",
+    ours="the generator",
+    settings_stated=(("steps", "many", "{steps} steps"),),
+    reduced={"laptop": "4 of 90 walks"},
     note="the paper walks further",
     times={"smoke": "1 s"},
 )

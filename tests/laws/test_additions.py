@@ -30,6 +30,16 @@ class Same(cl.Orthogonal):
     """It moves as its parent."""
 
 
+class Damped(cl.Direction):
+    """The mean of the gradients, below 1."""
+
+    keeps = ("mean",)
+
+    def update(self, gradient, weight, memory, step):
+        mean = memory["mean"].mul_(0.9).add_(gradient, alpha=0.1)
+        return mean / (1.0 + mean.abs())
+
+
 class Warm(cl.CoLA):
     """A method of its own."""
 
@@ -50,6 +60,9 @@ LINES = """
 """
 RUN = """
     Run("own_word", "BAO"),
+"""
+DIRECTION = """
+    "own_direction": lambda: own.Damped(),
 """
 METHOD = """
     OptimizerCase("own_method", lambda m, step, seed: own.Warm(m.parameters(), step, seed=seed)),
@@ -75,6 +88,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             shutil.copy(file, folder)
     (folder / "laws").mkdir()
     others = ("constraints/test_base.py", "optimizers/test_optimizer_contract.py")
+    others += ("optimizers/test_directions.py",)
     for file in (*TESTS.glob("laws/*.py"), *(TESTS / name for name in others)):
         if file.name != Path(__file__).name:
             shutil.copy(file, folder / "laws")
@@ -85,6 +99,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     add(folder / "registry.py", "\nCASES = [\n", LINES)
     add(folder / "registry.py", "\nRUNS = [\n", RUN)
     add(folder / "optimizers_registry.py", "\nOPTIMIZERS = [\n", METHOD)
+    where = "\nDIRECTIONS: dict[str, Callable[[], cl.Direction]] = {\n"
+    add(folder / "laws" / "test_directions.py", where, DIRECTION)
     return outcomes(folder)
 
 
@@ -129,6 +145,20 @@ def test_every_law_of_schemes_runs_on_a_new_word(report: dict[str, str]) -> None
     assert any("circle" in test for test in own) and any("own_centered" in test for test in own)
     laws = {test.split("::")[0].rpartition("/")[2] for test in own}
     assert {"test_batching.py", "test_manifold.py", "test_native.py", "test_reference.py"} <= laws
+
+
+def test_every_law_of_directions_runs_on_a_new_one(report: dict[str, str]) -> None:
+    own = {test: word for test, word in report.items() if "own_direction" in test}
+    assert {test for test, word in own.items() if word != "PASSED"} == set()
+    kinds = {re.split(r"::|\[", test)[-2] for test in own}
+    assert kinds == {
+        "test_weights_stay_on_the_manifold",
+        "test_kernels_and_formulas_agree",
+        "test_a_saved_run_goes_on_bit_for_bit",
+        "test_members_of_an_ensemble_are_cola",
+        "test_slow_groups_of_multirate_use_a_gradient_once",
+        "test_half_precision_has_float32_memory",
+    }
 
 
 def test_the_contract_of_optimizers_runs_on_a_new_one(report: dict[str, str]) -> None:

@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from torch import Size, Tensor, nn
 
 from colangevin import (
+    Box,
     Circle,
     CoLA,
     Constraint,
     ConvergenceError,
+    DiagonalGram,
     General,
     Orthogonal,
     ProjectionWarning,
+    Simplex,
+    Spectral,
     Sphere,
     State,
     Unconstrained,
@@ -83,7 +87,36 @@ def generals(draw: st.DrawFn) -> tuple[Constraint, Size]:
     return General(ellipsoid, draw(st.booleans()), projection, batch_dims=1), shape
 
 
+@st.composite
+def boxes(draw: st.DrawFn) -> tuple[Constraint, Size]:
+    shape = Size(draw(st.lists(LENGTHS, min_size=0, max_size=3)))
+    low = draw(st.floats(-2.0, 1.0))
+    high = low + draw(decades(-3, 3))
+    if shape and draw(st.booleans()):
+        return Box(torch.linspace(low - 1.0, low, shape[-1], dtype=torch.float64), high), shape
+    return draw(st.sampled_from([Box(low, high), Box(low, None), Box(None, high)])), shape
+
+
+@st.composite
+def simplices(draw: st.DrawFn) -> tuple[Constraint, Size]:
+    shape = Size(draw(st.lists(st.integers(2, 5), min_size=1, max_size=3)))
+    return Simplex(draw(st.integers(-len(shape), len(shape) - 1))), shape
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> tuple[Constraint, Size]:
+    batch_dims = draw(st.integers(0, 1))
+    shape = Size(draw(st.lists(LENGTHS, min_size=2 + batch_dims, max_size=4)))
+    if draw(st.booleans()):
+        return DiagonalGram(batch_dims=batch_dims), shape
+    equality = draw(st.booleans()) and max(shape[batch_dims:]) > 1
+    return Spectral(draw(decades(-2, 2)), equality, batch_dims), shape
+
+
 PROBLEMS = {
+    "box": boxes(),
+    "simplex": simplices(),
+    "matrix": matrices(),
     "unconstrained": LENGTHS.map(lambda n: (Unconstrained(), Size([n]))),
     "circle": circles(),
     "sphere": spheres(),
@@ -185,7 +218,10 @@ def test_degrees_of_freedom_are_the_trace_of_the_projector(case: Case) -> None:
 
 @settings(repeatable, max_examples=20)
 @given(
-    problem=st.one_of(circles(), spheres(), orthogonals(), generals()), seed=st.integers(0, 1000)
+    problem=st.one_of(
+        circles(), spheres(), orthogonals(), generals(), boxes(), simplices(), matrices()
+    ),
+    seed=st.integers(0, 1000),
 )
 def test_degrees_of_freedom_for_any_shape(problem: tuple[Constraint, Size], seed: int) -> None:
     constraint, shape = problem
@@ -200,7 +236,10 @@ def test_degrees_of_freedom_for_any_shape(problem: tuple[Constraint, Size], seed
 
 
 @repeatable
-@given(problem=st.one_of(circles(), spheres(), orthogonals()), seed=st.integers(0, 1000))
+@given(
+    problem=st.one_of(circles(), spheres(), orthogonals(), boxes(), simplices(), matrices()),
+    seed=st.integers(0, 1000),
+)
 def test_layout_comes_back(problem: tuple[Constraint, Size], seed: int) -> None:
     constraint, shape = problem
     weight = normals(seed)(torch.empty(shape))

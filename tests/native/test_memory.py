@@ -21,7 +21,7 @@ from colangevin.native import (
 from native.steps import SEEDS, step
 
 IMPULSE, DRIFT = 1, 2
-NUMBERS = [0.0, 1.0, 0.5, 1.0, 0.0, -1.0, 0.0, 0.0]
+NUMBERS = [0.0, 1.0, 0.0, 0.5, 1.0, 0.0, -1.0, 0.0, 0.0]
 
 
 def one(size: int = 6) -> tuple[Segment, Tensor, Tensor]:
@@ -89,7 +89,12 @@ def test_nothing_traced_suits() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"geometry": "sphere"}, "geometry must be 'free' or 'circle'"),
+        ({"geometry": "cube"}, "geometry must be 'free', 'circle' or 'sphere', got 'cube'"),
+        ({"geometry": "sphere"}, "length must divide the 3 entries, got 0"),
+        ({"geometry": "sphere", "length": 2}, "length must divide the 3 entries, got 2"),
+        ({"geometry": "sphere", "length": 3, "radius": torch.ones(2)}, "radius must have 1 entries"),
+        ({"geometry": "sphere", "length": 3, "slack": torch.zeros(1)}, "slack_momentum is needed"),
+        ({"moments": [torch.zeros(2)]}, "mean must have 3 entries, got 2"),
         ({"slack": torch.zeros(3)}, "slack is needed"),
         ({"geometry": "circle"}, "slack is needed"),
         ({"radius": torch.zeros(3)}, "radius is for circles"),
@@ -121,7 +126,7 @@ def test_segments_that_do_not_go_together() -> None:
         with pytest.raises(ValueError, match=message):
             lay_out(others)
     nothing = segment("free", empty, empty, None, seeds=SEEDS, ordinal=0)
-    assert len(lay_out([nothing, moving])) == 28  # what is empty is not missing
+    assert len(lay_out([nothing, moving])) == 36  # what is empty is not missing
 
 
 @pytest.mark.usefixtures("kernels")
@@ -173,7 +178,7 @@ class TestGradients:
         """Also after a step in which one was."""
         weight, momentum = torch.zeros(2, 3), torch.zeros(2, 3)
         rows = lay_out([segment("free", weight, momentum, None, seeds=SEEDS, ordinal=0)])
-        kinds, numbers = array("q", [IMPULSE]), array("d", [0.0, 0.0, 0.0, 1.0, 0.0])
+        kinds, numbers = array("q", [IMPULSE]), array("d", [0.0, 0.0, 0.0, 0.0, 1.0, 0.0])
         slope = torch.arange(6.0).reshape(3, 2)
         step_elements(torch.float32, rows, kinds, numbers, [slope.T])
         assert torch.equal(momentum, slope.T)
@@ -186,8 +191,8 @@ class TestGradients:
 class TestCalls:
     def test_counts_must_fit(self) -> None:
         own, good = one()[0], torch.zeros(6)
-        with pytest.raises(ValueError, match="numbers must be 8 or more, got 7"):
-            step([own], [good], [IMPULSE, DRIFT], NUMBERS[:7])
+        with pytest.raises(ValueError, match="numbers must be 9 or more, got 8"):
+            step([own], [good], [IMPULSE, DRIFT], NUMBERS[:8])
         with pytest.raises(ValueError, match="argument 2"):
             step([own], [good, good], [IMPULSE, DRIFT], NUMBERS)
 
@@ -197,7 +202,7 @@ class TestCalls:
             seeds = array("q", [1]) * members
             own = segment("free", weight, weight, None, seeds=seeds, ordinal=0, members=members)
             own.row = row
-            with pytest.raises(ValueError, match="numbers must be 32 or more"):
+            with pytest.raises(ValueError, match="numbers must be 36 or more"):
                 step([own], [torch.zeros(2)], [IMPULSE, DRIFT], NUMBERS)
 
     def test_momentum_may_be_missing_in_overdamped_steps_only(self) -> None:
@@ -205,5 +210,20 @@ class TestCalls:
         own = segment("free", position, None, None, seeds=SEEDS, ordinal=0)
         with pytest.raises(ValueError, match="momentum is needed"):
             step([own], [torch.ones(2)], [IMPULSE], NUMBERS)
-        step([own], [torch.ones(2)], [3], [0.0, 0.0, 0.5, 0.0, 0.0])
+        step([own], [torch.ones(2)], [3], [0.0, 0.0, 0.0, 0.5, 0.0, 0.0])
         assert torch.equal(position, torch.full((2,), -0.5))
+
+    def test_a_direction_has_memory_and_numbers(self) -> None:
+        weight, moments = torch.zeros(2), [torch.zeros(2), torch.zeros(2)]
+        kinds, numbers, slopes = array("q", [3]), array("d", [0.0] * 6), [torch.ones(2)]
+        for kept, kind, factors, message in (
+            (moments[:0], 1, [0.5] * 5, "moments are needed"),
+            (moments[:1], 1, [0.5] * 5, "moments are needed"),
+            (moments, 1, [0.5] * 4, "factors must be 5 or more, got 4"),
+            (moments, 3, [0.5] * 5, "direction must be 0, 1 or 2, got 3"),
+        ):
+            own = segment("free", weight, None, None, seeds=SEEDS, ordinal=0, moments=kept)
+            with pytest.raises(ValueError, match=message):
+                step_elements(
+                    torch.float32, lay_out([own]), kinds, numbers, slopes, kind, array("d", factors)
+                )

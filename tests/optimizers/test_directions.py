@@ -22,12 +22,27 @@ DIRECTIONS: dict[str, Callable[[], cl.Direction]] = {
     "sign": cl.Sign,
     "adam": lambda: cl.Adam(betas=(0.8, 0.95)),
     "adam, relative": lambda: cl.Adam(relative=True),
+    "adam, tangent": lambda: cl.Adam(relative=True, tangent=True),
     "polar": cl.Polar,
     "polar, relative": lambda: cl.Polar(nesterov=False, adjust="match_rms_adamw", relative=True),
 }
 every_direction = pytest.mark.parametrize("direction", DIRECTIONS)
-every_constraint = pytest.mark.parametrize("constraint", CONSTRAINTS)
+EQUALITIES = ("unconstrained", "unit-norm", "orthogonal", "general")
+"""A tangent update has no place for the share of a slack, or of another weight."""
+
+
+def fits(constraint: str, direction: str) -> bool:
+    if "tangent" in direction:
+        return constraint in EQUALITIES
+    return constraint != "general of two" or "relative" not in direction
+
+
+every_pair = pytest.mark.parametrize(
+    ("constraint", "direction"), [(c, d) for c in CONSTRAINTS for d in DIRECTIONS if fits(c, d)]
+)
 WEIGHTS = ("0.weight", "2.weight")
+LONG = ((16, 4), (3, 12), (8, 4), (32, 2))
+"""Matrices that polar iterates on their Gram matrices."""
 SHAPES = ((6, 4), (4, 6), (6, 4), (5, 5))
 
 
@@ -83,6 +98,7 @@ class TestEqualToTheKnownOnes:
         assert_equal_paths(
             lambda own: literal.Muon(own, 0.01, 0.1, "original"),
             {"direction": "polar", "decoupled_weight_decay": 0.1},
+            (*SHAPES, *LONG),
         )
         assert_equal_paths(
             lambda own: literal.Muon(own, 0.01, 0.0, "match_rms_adamw"),
@@ -125,6 +141,25 @@ class TestEqualToTheKnownOnes:
         assert_equal_paths(
             lambda own: literal.Hyperball(own, 0.01, kind),
             {"direction": direction, "constraint": constraint},
+        )
+
+    @pytest.mark.parametrize("relative", [False, True])
+    def test_tangent_updates_of_rows_are_those_of_oblique_adam(self, relative: bool) -> None:
+        assert_equal_paths(
+            lambda own: literal.NormalisedAdam(own, 0.01, relative, tangent=True),
+            {
+                "direction": cl.Adam(relative=relative, tangent=True),
+                "constraint": cl.Sphere(1.0, equality=True),
+            },
+        )
+
+    def test_hyperspherical_descent(self) -> None:
+        assert_equal_paths(
+            lambda own: literal.HypersphericalDescent(own, 0.01),
+            {
+                "direction": cl.Gradient(relative=True, tangent=True),
+                "constraint": cl.Sphere(1.0, equality=True, dim=None),
+            },
         )
 
     def test_a_kernel_of_a_convolution_is_a_matrix(self) -> None:
@@ -221,14 +256,11 @@ def run(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> Non
 
 
 class TestUnderEveryGeometry:
-    @every_constraint
-    @every_direction
+    @every_pair
     @pytest.mark.parametrize("momentum", [0.0, 0.8])
     def test_weights_stay_on_the_manifold(
         self, constraint: str, direction: str, momentum: float
     ) -> None:
-        if constraint == "general of two" and "relative" in direction:
-            pytest.skip("one manifold of two weights")
         model = network()
         start = [p.detach().clone() for p in model.parameters()]
         optimizer = cl.CoLA(grouped(model, constraint, direction), lr=0.01, momentum=momentum)
@@ -237,8 +269,7 @@ class TestUnderEveryGeometry:
             assert own.residual < 1e-6
         assert all(bool((p != s).any()) for p, s in zip(model.parameters(), start, strict=True))
 
-    @every_constraint
-    @every_direction
+    @every_pair
     def test_kernels_and_formulas_agree(self, constraint: str, direction: str) -> None:
         models = [network(), network()]
         for model, fused in zip(models, (None, False), strict=True):
@@ -247,8 +278,7 @@ class TestUnderEveryGeometry:
         for one, other in zip(*(model.parameters() for model in models), strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
 
-    @every_constraint
-    @every_direction
+    @every_pair
     def test_a_saved_run_goes_on_bit_for_bit(self, constraint: str, direction: str) -> None:
         model = network()
         optimizer = cl.CoLA(grouped(model, constraint, direction), lr=0.01)
@@ -264,8 +294,7 @@ class TestUnderEveryGeometry:
         for one, two in zip(model.parameters(), other.parameters(), strict=True):
             assert torch.equal(one, two)
 
-    @every_constraint
-    @every_direction
+    @every_pair
     def test_members_of_an_ensemble_are_cola(self, constraint: str, direction: str) -> None:
         settings: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.1}
 
@@ -360,11 +389,23 @@ class Broken(cl.Direction):
         memory["sum"].add_(gradient)
         if step < 3:
             return memory["sum"]
-        return {"shape": gradient[:1], "nan": gradient * math.nan}[self.how]
+        if self.how == "raises":
+            raise ValueError("direction made an update that it does not like")
+        kinds = {"shape": gradient[:1], "nan": gradient * math.nan, "none": None}
+        return kinds[self.how]  # type: ignore[return-value]
+
+
+WORDS = {
+    "shape": r"of shape \(1, 2\) .* of shape \(3, 2\)",
+    "nan": "is not finite",
+    "none": "of shape NoneType",
+    "raises": "does not like",
+}
+"""What is said of a direction that breaks."""
 
 
 class TestBadInput:
-    @pytest.mark.parametrize("how", ["shape", "nan"])
+    @pytest.mark.parametrize("how", list(WORDS))
     def test_a_direction_that_breaks_changes_nothing(self, how: str) -> None:
         weight, bias = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(2))
         groups = [{"params": [bias]}, {"params": [weight], "direction": Broken(how)}]
@@ -372,8 +413,7 @@ class TestBadInput:
         follow(optimizer, [bias, weight], 2)
         weights_before = [weight.detach().clone(), bias.detach().clone()]
         kept = optimizer.state_dict()
-        words = "is not finite" if how == "nan" else r"of shape \(1, 2\) .* of shape \(3, 2\)"
-        with pytest.raises(ValueError, match=f"direction made an update .*{words}"):
+        with pytest.raises(ValueError, match=f"direction made an update .*{WORDS[how]}"):
             follow(optimizer, [bias, weight], 1)
         assert torch.equal(weight, weights_before[0]) and torch.equal(bias, weights_before[1])
         now = optimizer.state_dict()["state"]
@@ -395,6 +435,14 @@ class TestBadInput:
                 "decoupled_weight_decay=0.1 needs momentum=0",
             ),
             ({"decoupled_weight_decay": -1.0}, "decoupled_weight_decay must be at least 0"),
+            (
+                {"direction": cl.Adam(tangent=True), "constraint": cl.Sphere(2.0)},
+                r"tangent=True of direction Adam\(.* needs free weights or an equality .* Sphere",
+            ),
+            (
+                {"direction": cl.Sign(tangent=True), "constraint": cl.Circle(2.0)},
+                r"tangent=True of direction Sign\(.* got Circle\(radius=2.0\) for parameter 0",
+            ),
             ({"direction": "polar"}, r"direction 'polar' needs matrices, got .* shape \(2,\)"),
         ],
     )
@@ -411,6 +459,16 @@ class TestBadInput:
             (lambda: cl.Adam(betas=0.9), "betas must be two numbers"),  # type: ignore[arg-type]
             (lambda: cl.Adam(eps=-1.0), "eps must be at least 0"),
             (lambda: cl.Sign(betas=(-0.1, 0.5)), "betas must be two numbers"),
+            (lambda: cl.Sign(betas=(0.1, 0.2, 0.3)), "betas must be two numbers"),  # type: ignore[arg-type]
+            (lambda: cl.Sign(betas="ab"), "betas must be two numbers"),  # type: ignore[arg-type]
+            (lambda: cl.Adam(betas=(math.nan, 0.5)), "betas must be"),
+            (lambda: cl.Adam(eps=math.inf), "eps must be"),
+            (lambda: cl.Adam(relative="yes"), "relative must be True or False, got 'yes'"),  # type: ignore[arg-type]
+            (lambda: cl.Sign(tangent=1), "tangent must be True or False, got 1"),  # type: ignore[arg-type]
+            (lambda: cl.Gradient(relative=None), "relative must be True or False, got None"),  # type: ignore[arg-type]
+            (lambda: cl.Polar(nesterov=2), "nesterov must be True or False, got 2"),  # type: ignore[arg-type]
+            (lambda: cl.Polar(batch_dims=-1), "batch_dims must be"),
+            (lambda: cl.Polar(blocks=0), "blocks must be"),
             (lambda: cl.Polar(momentum=1.0), "momentum must be at least 0 and below 1"),
             (lambda: cl.Polar(steps=0), "steps must be"),
             (lambda: cl.Polar(adjust="mine"), "adjust must be one of"),
@@ -444,3 +502,98 @@ class TestBadInput:
         ensemble = cl.Ensemble(network, [1, 2], lr=0.01, direction="adam")
         with pytest.raises(ValueError, match="chosen when the ensemble is made"):
             ensemble.set(direction="sign")
+
+
+BLOCKS = ((3, 5), (40, 70), (7, 1500), (9,))
+"""Less than a block of the kernels, a few, and rows that are longer than one."""
+
+
+def walked(
+    constraint: cl.Constraint, direction: str, dtype: torch.dtype, fused: bool, **options: Any
+) -> tuple[list[Tensor], list[dict[str, Any]]]:
+    """Weights and state after steps with gradients of which some are turned."""
+    draw = torch.Generator().manual_seed(1)
+    shapes = [shape for shape in BLOCKS if len(shape) > 1 or type(constraint) is not cl.Sphere]
+    start = [0.02 * torch.randn(shape, generator=draw, dtype=torch.float64) for shape in shapes]
+    own = [nn.Parameter(w.to(dtype)) for w in start]
+    made = DIRECTIONS[direction]()
+    optimizer = cl.CoLA(
+        own, lr=0.01, constraint=constraint, direction=made, fused=fused, strict=False, **options
+    )
+    for step in range(12):
+        for weight in own:
+            slope = torch.randn(weight.shape, generator=draw, dtype=torch.float64).to(dtype)
+            weight.grad = slope.mT.contiguous().mT if slope.dim() > 1 and step % 2 else slope
+        own[0].grad = None if step == 4 else own[0].grad
+        optimizer.step()
+    return [w.detach() for w in own], [optimizer.state[w] for w in own]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("direction", ["sign", "adam"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"decoupled_weight_decay": 0.3, "weight_decay": 0.1},
+        {"momentum": 0.8, "weight_decay": 0.1},
+        {"momentum": 0.8, "weight_decay": 0.1, "scheme": "AOAB", "delayed_gradient": True},
+    ],
+    ids=["overdamped", "OBA", "AOAB delayed"],
+)
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        cl.Unconstrained(),
+        cl.Circle(0.5),
+        cl.Sphere(1.0, equality=True),
+        cl.Sphere(1.0),
+        cl.Sphere("initial", dim=None),
+    ],
+    ids=repr,
+)
+def test_one_pass_and_formulas_agree_in_weights_and_state(
+    constraint: cl.Constraint, options: dict[str, Any], direction: str, dtype: torch.dtype
+) -> None:
+    """Over many blocks, with both weight decays, and a weight that rests for a step."""
+    found, expected = (
+        walked(constraint, direction, dtype, own, **options) for own in (True, False)
+    )
+    limit = 1e-12 if dtype == torch.float64 else 2e-6
+    for one, other in zip(found[0], expected[0], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=limit)
+    for own, its in zip(found[1], expected[1], strict=True):
+        assert own.keys() == its.keys()
+        for key in ("direction_mean", "direction_square"):
+            if key in its:
+                torch.testing.assert_close(own[key], its[key], rtol=0, atol=limit)
+
+
+@pytest.mark.parametrize("direction", ["sign", "adam"])
+def test_threads_change_no_bit(direction: str) -> None:
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            own = weights([(300, 400)])
+            follow(cl.CoLA(own, lr=0.01, constraint=cl.Circle(4.0), direction=direction), own, 5)
+        finally:
+            torch.set_num_threads(1)
+        found.append(own[0].detach())
+    assert torch.equal(*found)
+
+
+def test_the_mean_has_one_sign_however_gradients_lie() -> None:
+    """Those that are not contiguous are not for torch's fused kernel."""
+    found = []
+    for turned in (True, False):
+        own = weights([(6, 4)])
+        optimizer = cl.CoLA(own, lr=0.01, direction=cl.Adam(relative=True))
+        draw = torch.Generator().manual_seed(3)
+        for step in range(6):
+            slope = 1.0 + torch.randn(6, 4, generator=draw)
+            own[0].grad = slope.T.contiguous().T if turned and step % 2 else slope
+            optimizer.step()
+        assert (optimizer.state[own[0]]["direction_mean"].mean()) > 0
+        found.append(own[0].detach())
+    torch.testing.assert_close(*found, rtol=0, atol=1e-6)

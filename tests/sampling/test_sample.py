@@ -154,16 +154,20 @@ def test_the_warnings_say_what_to_do() -> None:
 
 
 @quiet
-def test_a_step_size_that_is_found_grows_with_the_scale_of_the_problem() -> None:
-    """q/s has h/s: nothing in the tuner has a scale of its own."""
+@pytest.mark.parametrize("metric", ["auto", "diagonal", None])
+def test_a_step_size_that_is_found_grows_with_the_scale_of_the_problem(metric) -> None:
+    """q/s has h/s, or the same h in a metric: nothing in the tuner has a scale of its own."""
     found = []
     for scale in (0.01, 100.0):
         potential = lambda own, scale=scale: (own["q"] / scale).square().sum() / 2  # noqa: E731
         start = point(*[0.5 * scale] * 5)
-        trace = cl.sample(start, potential, chains=8, warmup=80, draws=4, tolerance=0.05)
+        trace = cl.sample(
+            start, potential, chains=8, warmup=80, draws=4, tolerance=0.05, metric=metric
+        )
         assert trace.tuning.chosen_by == "tuner" and "energy error" in trace.tuning.reason
-        found.append(trace.tuning.step_size / scale)
-    assert 0.7 < found[0] / found[1] < 1.4 and 0.2 < found[0] < 1.2
+        assert bool(trace.tuning.metric) == (metric is not None)
+        found.append(trace.tuning.step_size / (scale if metric is None else 1.0))
+    assert 0.7 < found[0] / found[1] < 1.4 and 0.2 < found[0] < 1.5
 
 
 @quiet

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 import targets
-from chains import OVERDAMPED, Run, Target, estimates, optimize
-from colangevin.constraints import Circle, Constraint, General, State
+from chains import OVERDAMPED, Run, Target, estimates, integrate, optimize
+from colangevin.constraints import Circle, Constraint, General, NonNegative, State
 from colangevin.integrators import Dynamics, advance, parse
 
 pytestmark = pytest.mark.statistical
@@ -318,3 +318,24 @@ def test_both_projections_sample_the_surface_measure_to_first_order(
     assert 0.7 <= least <= fitted <= most <= 1.3
     extrapolated = 2.0 * errors[2] - errors[1]
     assert abs(extrapolated) < 1e-4 < abs(flat - exact) / 900
+
+
+# --- at a wall --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("word", "step", "order"), [("BAOAB", 0.2, 2), (OVERDAMPED, 0.02, 1)])
+def test_the_order_of_the_bias_at_a_wall(word: str, step: float, order: int) -> None:
+    """exp(-2w) on w >= 0, where the loss presses against the wall, by Monte Carlo.
+
+    The bias of E w with steps of h and 2h, of which the second is 2^order times the first.
+    """
+    target = Target(NonNegative(), torch.tensor(0.5), lambda w: 2.0 * w)
+    biases = []
+    for factor in (1.0, 2.0):
+        run = Run(word, factor * step, 12.0, 3, 2.0, chains=40000)
+        found = estimates(integrate(target, run, seed=5), {"w": lambda s: s.position})["w"]
+        biases.append((found.mean - 0.5, found.mcse))
+    (small, error), (large, other) = biases
+    assert abs(large) > 8.0 * other
+    assert abs(large - 2.0**order * small) <= 4.0 * math.hypot(other, 2.0**order * error)
+    assert abs(large - 2.0 ** (3 - order) * small) > 3.0 * math.hypot(other, error)

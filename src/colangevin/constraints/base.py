@@ -229,6 +229,8 @@ class Constraint(ABC):
     """Whether ``slide`` and ``land`` are others than ``drift`` and ``project``."""
     joint: bool = False
     """Whether one constraint couples several parameters."""
+    interval: int = 0
+    """Steps between two looks at a weight, for a geometry that learns."""
     blocks: int = 1
     """How many blocks, one below the other, a weight consists of; each is constrained by itself."""
 
@@ -298,6 +300,15 @@ class Constraint(ABC):
                 "radius" is saved with it; it has the same shape whatever the weights are.
         """
         return self
+
+    @property
+    def learns(self) -> bool:
+        """Whether ``learn`` is to be asked after every ``interval`` steps of a weight."""
+        return False
+
+    def learn(self, weight: Tensor, memory: dict[str, Any]) -> bool:
+        """Look at a weight; whether ``for_weight`` has another geometry for it from now on."""
+        return False
 
     def check_dtype(self, dtype: torch.dtype) -> None:  # noqa: B027
         """Refuse a dtype that cannot hold the constraint.

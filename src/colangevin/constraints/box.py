@@ -210,12 +210,18 @@ class Box(Constraint):
 
     def _reflected(self, far: Tensor) -> tuple[Tensor, Tensor]:
         """Where straight paths through mirrors lead, and which of them end turned round."""
+        clipped = self._clipped(far)
+        turned = clipped != far
+        mirrored = clipped.mul_(2.0).sub_(far)
+        position = self._clipped(mirrored)
+        # Nearly always one reflection does, but a GPU would have to wait for the answer.
+        if far.is_cpu and torch.equal(position, mirrored):
+            return position, turned
         low, high = like(self._low, far), like(self._high, far)
         period = 2 * (high - low)
-        if isinstance(period, Tensor) or math.isfinite(period):
-            # After whole periods a path is back, so that one reflection is left.
-            periods = ((far - low) / period - 0.25).round_() * period
-            far = far - periods.nan_to_num(0.0)
+        # After whole periods a path is back; where a side is open there is none.
+        periods = ((far - low) / period - 0.25).round_() * period
+        far = far - periods.nan_to_num(0.0)
         turned = (far < low) | (far > high)
         mirrored = torch.where(far < low, 2 * low - far, 2 * high - far)
         return self._clipped(torch.where(turned, mirrored, far)), turned

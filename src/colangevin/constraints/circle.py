@@ -25,7 +25,9 @@ from colangevin.constraints.base import (
     rows_of,
     within,
 )
+from colangevin.constraints.inflection import INFLECTION, RADIUS, found_radius, look
 from colangevin.constraints.sums import Alone, Cut
+from colangevin.constraints.unconstrained import Unconstrained
 from colangevin.errors import ConstraintError
 
 INSIDE = 0.9
@@ -43,7 +45,6 @@ NEAR = 1.5
 """Angles, in radians, up to which a weight is not near its bound."""
 TURN = (6.28125, 0.0019353071795864769)
 """2π in two parts: small multiples of the first are exact, in every dtype."""
-RADIUS = "radius"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,8 +60,11 @@ class Circle(Constraint):
     Args:
         radius: a positive number, or a tensor of them that broadcasts to the weight, or
             "initial" for ``factor`` times the largest initial weight of each parameter, or
-            "fan_in" for ``factor``/√n, n the number of inputs of an output (numel/shape[0]).
-        factor: of the radius "initial", 2 by default, or "fan_in", 1 by default.
+            "fan_in" for ``factor``/√n, n the number of inputs of an output (numel/shape[0]), or
+            "inflection": a parameter is free until the growth of its norm slows, and then has
+            ``factor`` times its largest weight.
+        factor: of the radius "initial", 2 by default, or of the others, 1 by default.
+        interval: steps between two looks at the norm, with "inflection".
         blocks: how many blocks are stacked along dimension 0. Each has its own radius "initial",
             and a block that is out of range is rescaled by itself. A tensor as the radius may have
             the blocks as one more dimension in front.
@@ -77,16 +81,18 @@ class Circle(Constraint):
 
     radius: float | Tensor | str
     factor: float | None = field(default=None, repr=False)
+    interval: int = field(default=200, kw_only=True, repr=False)
     blocks: int = field(default=1, kw_only=True)
     _inverse: float | Tensor = field(init=False, repr=False)
     elementwise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        usual = 1.0 if isinstance(self.radius, str) and self.radius == FAN_IN else 2.0
+        usual = 2.0 if isinstance(self.radius, str) and self.radius == INITIAL else 1.0
         factor = usual if self.factor is None else checks.positive("factor", self.factor)
         object.__setattr__(self, "factor", factor)
         checks.count("blocks", self.blocks)
-        radius = check_radius(self.radius, (INITIAL, FAN_IN))
+        checks.count("interval", self.interval)
+        radius = check_radius(self.radius, (INITIAL, FAN_IN, INFLECTION))
         if isinstance(radius, str):
             return
         object.__setattr__(self, "radius", radius)
@@ -150,6 +156,8 @@ class Circle(Constraint):
         own: dict[str, Any] = {"kind": "Circle", "radius": self.radius, "keeps": "angle"}
         if isinstance(self.radius, str):
             own["factor"] = self.factor
+        if self.learns:
+            own["interval"] = self.interval
         return own if self.blocks == 1 else {**own, "blocks": self.blocks}
 
     def for_weight(self, weight: Tensor, memory: dict[str, Any]) -> Constraint:
@@ -157,15 +165,27 @@ class Circle(Constraint):
             return self  # bind knows the latter: it takes the shape alone
         assert self.factor is not None
         self.block(weight.shape)
-        kept = first_radius(
-            memory,
-            self.factor,
-            "the largest initial weight",
-            lambda: largest(weight.detach().abs(), self.blocks),
-        )
+        sizes = self._sizes(weight)
+        if self.learns:
+            kept = found_radius(memory, sizes)
+        else:
+            kept = first_radius(memory, self.factor, "the largest initial weight", sizes)
+        if kept is None:
+            return Unconstrained()
         if self.blocks == 1:
             return replace(self, radius=float(kept))
         return replace(self, radius=kept.view(-1, *[1] * weight.dim()))
+
+    def _sizes(self, weight: Tensor) -> Callable[[], Tensor]:
+        return lambda: largest(weight.detach().abs(), self.blocks)
+
+    @property
+    def learns(self) -> bool:
+        return isinstance(self.radius, str) and self.radius == INFLECTION
+
+    def learn(self, weight: Tensor, memory: dict[str, Any]) -> bool:
+        assert self.factor is not None
+        return look(memory, weight, self.factor, self._sizes(weight))
 
     def for_members(self, owns: Sequence[Constraint], dims: int) -> Constraint:
         radii = [own.radius for own in owns if type(own) is type(self)]

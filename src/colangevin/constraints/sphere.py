@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from colangevin.constraints.base import (
     tracked,
 )
 from colangevin.constraints.circle import (
+    INITIAL,
     INSIDE,
     SLIGHT,
     check_broadcast,
@@ -31,7 +32,9 @@ from colangevin.constraints.circle import (
     first_radius,
     largest,
 )
+from colangevin.constraints.inflection import INFLECTION, found_radius, look
 from colangevin.constraints.sums import Alone, Cut
+from colangevin.constraints.unconstrained import Unconstrained
 from colangevin.errors import ConstraintError
 
 
@@ -47,9 +50,12 @@ class Sphere(Constraint):
     1 nothing is moved. A bound is a matter of the whole weight, as that of ``Circle``: it is
     ``factor`` times the largest first norm of a row, so a row that starts small, or at 0, may grow.
     With ``dim=None`` every weight, or block, has ``factor`` times its own first norm in both cases.
+    With "inflection" it is not the first norm, but that at which the growth of ‖W‖ slows; until
+    then the weight is free.
 
     Args:
-        radius: a positive number, or a tensor of them that broadcasts to the rows, or "initial".
+        radius: a positive number, or a tensor of them that broadcasts to the rows, or "initial", or
+            "inflection".
         equality: hold the norm exactly instead of bounding it.
         dim: the dimension that counts the rows; None for the norm of the whole weight.
         blocks: how many blocks are stacked along dimension 0, each with rows of its own. It
@@ -59,7 +65,8 @@ class Sphere(Constraint):
             norm is that of each block.
         batch_dims: with ``dim=None``, how many leading dimensions count separate weights: 1 for a
             stack of matrices, each with its own norm.
-        factor: of the radius "initial"; the default is 2 for a bound and 1 for an equality.
+        factor: of the radius "initial" or "inflection"; by default 2 for a bound "initial", else 1.
+        interval: steps between two looks at the norm, with "inflection".
 
     Example:
         >>> sphere = Sphere(radius=2.0, equality=True)
@@ -78,15 +85,17 @@ class Sphere(Constraint):
     blocks: int = field(default=1, kw_only=True)
     batch_dims: int = field(default=0, kw_only=True, repr=False)
     factor: float | None = field(default=None, kw_only=True, repr=False)
+    interval: int = field(default=200, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", check_radius(self.radius))
-        usual = 1.0 if self.equality else 2.0
+        object.__setattr__(self, "radius", check_radius(self.radius, (INITIAL, INFLECTION)))
+        usual = 1.0 if self.equality or self.learns else 2.0
         factor = usual if self.factor is None else checks.positive("factor", self.factor)
         object.__setattr__(self, "factor", factor)
         if isinstance(self.dim, bool) or not isinstance(self.dim, int | None):
             raise TypeError(f"dim must be an integer or None, got {self.dim!r}")
         checks.count("blocks", self.blocks)
+        checks.count("interval", self.interval)
         checks.count("batch_dims", self.batch_dims, least=0)
         if self.batch_dims and self.dim is not None:
             raise ValueError(
@@ -231,6 +240,8 @@ class Sphere(Constraint):
         }
         if isinstance(self.radius, str):
             own["factor"] = self.factor
+        if self.learns:
+            own["interval"] = self.interval
         if self.batch_dims:
             own["batch_dims"] = self.batch_dims
         return own if self.blocks == 1 else {**own, "blocks": self.blocks}
@@ -241,21 +252,37 @@ class Sphere(Constraint):
         assert self.factor is not None
         self.bind([weight.shape])
         rows, whole = self._rows(weight.shape) // self.blocks, self.dim is None
-
-        def sizes() -> Tensor:
-            # Exactly, so that an equality does not move the weights by rounding.
-            exact = weight.detach().to("cpu", torch.float64)
-            norms = self.to_batch(exact).norm(dim=-1).flatten()
-            return norms if self.equality or whole else largest(norms, self.blocks)
-
         each = "the norm of every" if self.equality else "the largest norm of an"
         what = "the norm of the initial weight" if whole else f"{each} initial row"
-        kept = first_radius(memory, self.factor, what, sizes)
+        if self.learns:
+            found = found_radius(memory, self._sizes(weight))
+            if found is None:
+                return Unconstrained()
+        kept = first_radius(memory, self.factor, what, self._sizes(weight))
         if whole:
             return self._with(radius=kept.view(-1))
         radius = kept.view(self.blocks, -1).expand(self.blocks, rows)
         # One for each row also where there is one row, as the members of an ensemble need it.
         return self._with(radius=radius if self.blocks > 1 else radius[0])
+
+    def _sizes(self, weight: Tensor) -> Callable[[], Tensor]:
+        """The norms that a radius "initial" is made of."""
+
+        def sizes() -> Tensor:
+            # Exactly, so that an equality does not move the weights by rounding.
+            exact = weight.detach().to("cpu", torch.float64)
+            norms = self.to_batch(exact).norm(dim=-1).flatten()
+            return norms if self.equality or self.dim is None else largest(norms, self.blocks)
+
+        return sizes
+
+    @property
+    def learns(self) -> bool:
+        return isinstance(self.radius, str) and self.radius == INFLECTION
+
+    def learn(self, weight: Tensor, memory: dict[str, Any]) -> bool:
+        assert self.factor is not None
+        return look(memory, weight, self.factor, self._sizes(weight))
 
     def for_members(self, owns: Sequence[Constraint], dims: int) -> Constraint:
         spheres = [own for own in owns if isinstance(own, Sphere)]

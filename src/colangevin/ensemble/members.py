@@ -180,6 +180,11 @@ def optimizer_of(method: Method, module: nn.Module, seed: int) -> CoLA:
             f"torch.optim.SGD, got {type(made).__name__}"
         )
     for group in made.param_groups:
+        if group["constraint"].learns:
+            raise ValueError(
+                f"{group['constraint']!r} finds its radius at another step in each member, so they "
+                "are no one computation: train them one by one"
+            )
         group["seed"] = seed
     return made
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from colangevin.constraints import Constraint, Orthogonal, Sphere
+from colangevin.constraints import Constraint, DiagonalGram, Orthogonal, Spectral, Sphere
 
 FACTORS = {"A": ("lora_A", "lora_embedding_A"), "B": ("lora_B", "lora_embedding_B")}
 """Parts of the names of the factors' parameters in PEFT."""
@@ -106,8 +106,8 @@ def _refuse_learned(b: dict[str, Tensor]) -> None:
 
 def _refuse_rigid(key: str, zero: list[str], constraint: Constraint | None) -> None:
     """Refuse a constraint that excludes zeros, for factors that are zero."""
-    rigid = isinstance(constraint, Orthogonal) or (
-        isinstance(constraint, Sphere) and constraint.equality
+    rigid = isinstance(constraint, (Orthogonal, DiagonalGram)) or (
+        isinstance(constraint, (Sphere, Spectral)) and constraint.equality
     )
     if rigid and zero:
         other = {"A": "B", "B": "A"}[key]

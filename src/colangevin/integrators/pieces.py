@@ -47,7 +47,7 @@ def advance(
             kicks, weight = (None, 0.0) if action.weight is None else (gradient, action.weight)
             state = impulse(constraint, state, kicks, action.decay, weight, scale, noisy)
         else:
-            state = overdamped(constraint, state, gradient, action.step, scale, noisy)
+            state = overdamped(constraint, state, gradient, action.step, scale, noisy, action.cold)
     return state
 
 
@@ -176,6 +176,7 @@ def overdamped(
     step: Scalar,
     scale: Scalar,
     draw: Draw | None,
+    cold: bool | Tensor = False,
 ) -> State:
     """Euler–Maruyama, then projection (4.41, 4.42): q̄ = q − hG + scale · R, scale = sqrt(2τh).
 
@@ -187,9 +188,9 @@ def overdamped(
         tensor([-0.1000])
     """
     position, slack = constraint.euler(state, gradient, step, scale, draw)
-    if draw is None:
-        return constraint.land(state, position, slack)
-    if not isinstance(scale, Tensor) or not constraint.walls:
+    if cold is False:
         return constraint.project(state, position, slack)
+    if not (isinstance(cold, Tensor) and constraint.walls):
+        return constraint.land(state, position, slack)
     warm = constraint.project(state.map(torch.clone), position.clone(), slack)
-    return _chosen(scale == 0.0, constraint.land(state, position, slack), warm)
+    return _chosen(cold, constraint.land(state, position, slack), warm)

@@ -62,7 +62,8 @@ class Dynamics(NamedTuple):
         """
         lr, decay, temperature, scheme = self
         if decay == 0.0 and self.is_overdamped:
-            return (Overdamped(lr, math.sqrt(2.0 * temperature * lr) or None),)
+            noise = math.sqrt(2.0 * temperature * lr)
+            return (Overdamped(lr, noise or None, temperature == 0.0),)
         # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
         moving = lr > FAINT
         noise = -math.sqrt(temperature / lr) if moving else 0.0
@@ -206,7 +207,7 @@ def stretch(actions: Sequence[T], index: int, parts: int) -> tuple[T, ...]:
             walked += abs(way)
         elif isinstance(action, Overdamped):
             scale = None if action.scale is None else action.scale / math.sqrt(parts)
-            chosen.append(Overdamped(action.step / parts, scale))
+            chosen.append(Overdamped(action.step / parts, scale, action.cold))
         elif _place(walked, length, parts) == index:
             chosen.append(action)
     return tuple(chosen)

@@ -49,10 +49,14 @@ class Impulse(NamedTuple):
 
 
 class Overdamped(NamedTuple):
-    """The Euler–Maruyama step with the weights of gradient and noise (None: no noise)."""
+    """The Euler–Maruyama step with the weights of gradient and noise (None: no noise).
+
+    ``cold`` as of a ``Drift``.
+    """
 
     step: Scalar
     scale: Scalar | None
+    cold: bool | Tensor = False
 
 
 Run: TypeAlias = "tuple[tuple[str, float], ...]"

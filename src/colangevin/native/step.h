@@ -204,23 +204,32 @@ TARGET INLINE void NAME(free_loop)(const NAME(Block) *b, const float *noise, REA
     }
 }
 
-/* (θ, ξ) - hG + noise, of which only the angle is left: it is that from (θ, ξ) on, which is small in
- * most blocks. */
-TARGET INLINE void NAME(project_loop)(const NAME(Block) *b, REAL *restrict turn, REAL *restrict old,
+/* (θ, ξ) - hG + noise, whose angle is all that is left of its projection. */
+TARGET INLINE void NAME(project_loop)(const NAME(Block) *b, REAL *restrict room,
                                       const float *noise, const float *other, REAL step,
                                       REAL scale, int radii) {
+    LOOP(i, b->count) {
+        const NAME(Circle) c = NAME(circle_at)(b, i, radii);
+        const REAL x = FMA(b->gradient[i], -step, b->position[i]);
+        const REAL y = NAME(cosine)(b->angle[i], c.radius);
+        b->position[i] = FMA((REAL)noise[i], scale, x);
+        room[i] = FMA((REAL)other[i], scale, y);
+    }
+    LOOP(i, b->count) b->angle[i] = NAME(angle_of)(b->position[i], room[i]);
+    LOOP(i, b->count) b->angle[i] = NAME(held)(b->angle[i]);
+    LOOP(i, b->count)
+    b->position[i] = NAME(weight)(b->angle[i], NAME(circle_at)(b, i, radii));
+}
+
+/* The same without noise, by the angle from (θ, ξ) on: most blocks have small ones only. */
+TARGET INLINE void NAME(turn_loop)(const NAME(Block) *b, REAL *restrict turn, REAL *restrict old,
+                                   REAL step, int radii) {
     INTEGER farthest = 0;
     int steep = 0;
     _Pragma("omp simd reduction(| : steep)") for (int64_t i = 0; i < b->count; i++) {
         const NAME(Circle) c = NAME(circle_at)(b, i, radii);
-        const REAL cosine = NAME(cosine)(b->angle[i], 1), sine = b->position[i] * c.inverse;
-        REAL x = b->gradient[i] * -step, across = x * cosine, along = FMA(x, sine, c.radius);
-        if (noise) {
-            const REAL y = (REAL)other[i] * scale;
-            x = FMA((REAL)noise[i], scale, x);
-            across = FMA(x, cosine, -(y * sine));
-            along = FMA(x, sine, FMA(y, cosine, c.radius));
-        }
+        const REAL x = b->gradient[i] * -step, across = x * NAME(cosine)(b->angle[i], 1);
+        const REAL along = FMA(x, b->position[i] * c.inverse, c.radius);
         turn[i] = across;
         old[i] = along;
         steep |= !(ABS(across) <= TAN * along);
@@ -280,8 +289,8 @@ TARGET static void NAME(drift)(NAME(Block) b, REAL *restrict room, const float *
 TARGET static void NAME(overdamped)(NAME(Block) b, REAL *restrict room, REAL *restrict more,
                                     const float *noise, const float *other, REAL step, REAL scale,
                                     int circle) {
-#define NOISY(c, r) NAME(project_loop)(&b, room, more, noise, other, step, scale, r)
-#define QUIET(c, r) NAME(project_loop)(&b, room, more, 0, 0, step, 0, r)
+#define NOISY(c, r) NAME(project_loop)(&b, room, noise, other, step, scale, r)
+#define QUIET(c, r) NAME(turn_loop)(&b, room, more, step, r)
     if (!circle && noise) NAME(free_loop)(&b, noise, step, scale);
     else if (!circle) NAME(free_loop)(&b, 0, step, 0);
     else if (noise) EACH(NOISY);

@@ -83,8 +83,8 @@ class CoLA(Optimizer):
             steps, and the index. By default it depends on the state of torch's generator and on the
             first weights, so copies of a network need seeds of their own.
         fused: whether to use the C kernels for unconstrained, circle-constrained and small
-            orthogonal parameters on a CPU. None: wherever they exist. False: never. True:
-            RuntimeError if there are none, or if no parameter can use one.
+            orthogonal parameters and for rows of spheres on a CPU. None: wherever they exist.
+            False: never. True: RuntimeError if there are none, or if no parameter can use one.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
             from ``friction`` (0 if not given) and is the entry "friction" of the state of all
             parameters of the group; its scheme is "BACDEDCAB" or such as "BAFEFAB".
@@ -181,8 +181,8 @@ class CoLA(Optimizer):
             kinds = sorted({type(plan.constraint).__name__ for plan in plans})
             raise RuntimeError(
                 f"fused=True, but no parameter has a C kernel ({', '.join(kinds)}); they are for "
-                "free, circle-constrained and small orthogonal ones in plain CPU memory of float32 "
-                "or float64"
+                "free, circle-constrained and small orthogonal ones and for rows of spheres, in "
+                "plain CPU memory of float32 or float64"
             )
 
     def _settings(self) -> list[list[object]]:
@@ -378,8 +378,29 @@ class CoLA(Optimizer):
         for index, plan in plans.items():
             if not plan.finish(counted):
                 plan.leave(self._marks)
+            if counted and plan.constraint.learns:
+                self._learn(index, plan)
             if plan.outcome is not None:
                 self._note(self.param_groups[index], plan.outcome)
+
+    def _learn(self, index: int, plan: Plan) -> None:
+        """Look at weights whose geometry is learned; one that has changed holds from now on."""
+        changed = plan.learned()
+        if not changed:
+            return
+        plan.leave(self._marks)
+        for _, bucket in self._view(index).singles(changed):
+            placed = place.placement_of(bucket, strict=False)
+            if placed is not None:
+                bucket.move_to(self.state, placed[1])
+            bucket.prepare(self.state, plan.momentum)
+            if plan.momentum:
+                state = bucket.look(self.state, momentum=True)
+                assert state.momentum is not None
+                own = bucket.constraint.tangent(state, state.momentum)
+                bucket.write(state._replace(momentum=own.main, slack_momentum=own.slack))
+            bucket.push()
+            self._marks.update({p: stamp(p) for p in bucket.owners})
 
     def _new_plan(self, index: int, call: Call, undo: list[Callable[[], None]]) -> Plan:
         """What a group does in this step and, as long as it holds, in the next ones."""

@@ -181,13 +181,15 @@ def check_direction(group: Mapping[str, Any]) -> None:
         Traceback (most recent call last):
         ...
         ValueError: temperature=0.5 with direction Adam(betas=(0.9, 0.999), eps=1e-08, \
-relative=False): only steps along the gradient sample exp(-loss / temperature)
+relative=False, tangent=False): only steps along the gradient sample exp(-loss / temperature). \
+Second moments that are frozen as mass= speed them up and leave this law as it is
     """
     direction, decay = own_direction(group), group.get("decoupled_weight_decay", 0.0)
     if direction is not None and float(group["temperature"]) > 0.0:
         raise ValueError(
             f"temperature={group['temperature']} with direction {direction}: only steps along the "
-            "gradient sample exp(-loss / temperature)"
+            "gradient sample exp(-loss / temperature). Second moments that are frozen as mass= "
+            "speed them up and leave this law as it is"
         )
     if direction is not None and is_adaptive(group):
         raise ValueError(f"thermostat='adaptive' with direction {direction}: it needs the gradient")

@@ -24,7 +24,9 @@ def penalty(model: nn.Module, rules: Mapping[Any, Constraint | None], strength: 
 
     The sum is over all equations of all rules: θ² − r² for a circle, ‖w‖² − r² for a sphere, the
     entries of QᵀQ − scale²·I for orthogonal weights (tall, wide and convolution kernels as in
-    ``Orthogonal``), and the user's g. Of an inequality g ≤ 0 only what exceeds 0 counts.
+    ``Orthogonal``), those off the diagonal for ``DiagonalGram``, the distance to the walls of a
+    box, 1 − Σw and the negative weights for a simplex, σ − r for ``Spectral``, and the user's g. Of
+    an inequality g ≤ 0 only what exceeds 0 counts.
     Frozen parameters count too, but get no gradient.
 
     Args:
@@ -38,7 +40,7 @@ def penalty(model: nn.Module, rules: Mapping[Any, Constraint | None], strength: 
 
     Raises:
         ValueError: if the model has no parameters, a pattern matches nothing, the strength is
-            negative, or a radius is "initial" (it would follow the weights).
+            negative, or a radius is "initial" or "inflection" (it would follow the weights).
         TypeError: if a rule is no constraint, or one of your own without a soft form.
 
     Example:
@@ -69,8 +71,9 @@ def squares(constraint: Constraint, parameters: Sequence[Tensor]) -> Tensor:
         >>> squares(Circle(1.0), [torch.tensor([0.5, 2.0])])
         tensor(9.)
     """
-    if constraint.describe().get("radius") == "initial":
-        raise ConstraintError("radius='initial' has no soft form; give the radius as a number")
+    radius = constraint.describe().get("radius")
+    if radius == "initial" or constraint.learns:
+        raise ConstraintError(f"radius={radius!r} has no soft form; give the radius as a number")
     if constraint.joint:
         bound = constraint.bind([parameter.shape for parameter in parameters])
         whole = torch.cat([bound.to_batch(parameter) for parameter in parameters], dim=-1)

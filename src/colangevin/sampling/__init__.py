@@ -4,6 +4,7 @@ from colangevin.sampling.convergence import autocorrelation as autocorrelation
 from colangevin.sampling.convergence import autocorrelation_time as autocorrelation_time
 from colangevin.sampling.convergence import ess as ess
 from colangevin.sampling.convergence import mcse as mcse
+from colangevin.sampling.convergence import nested_rhat as nested_rhat
 from colangevin.sampling.convergence import rhat as rhat
 from colangevin.sampling.degeneracy import LearningCoefficient as LearningCoefficient
 from colangevin.sampling.degeneracy import learning_coefficient as learning_coefficient
@@ -32,6 +33,7 @@ __all__ = [
     "learning_coefficient",
     "load_trace",
     "mcse",
+    "nested_rhat",
     "plot_autocorrelation",
     "plot_marginal",
     "plot_reliability",

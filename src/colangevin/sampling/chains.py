@@ -7,18 +7,22 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
+from torch.func import vmap
 
 from colangevin.constraints import Constraint, State, Unconstrained
 from colangevin.constraints.base import rows_of
 from colangevin.ensemble import Ensemble
 from colangevin.ensemble.gradients import Found
 from colangevin.ensemble.groups import MemberGroup, finite
+from colangevin.ensemble.members import make
 from colangevin.errors import ConvergenceError, DivergenceError
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers import CoLA, parameter_groups
 from colangevin.optimizers.step.bucket import HALF, MOMENTUM, SLACK_MOMENTUM, Bucket
 from colangevin.optimizers.step.execute import degrees_of_freedom
 from colangevin.sampling.metrics import Whitened
+from colangevin.sampling.priors import penalty_of
 from colangevin.sampling.targets import Target
 
 Weights = dict[str, Tensor]
@@ -36,6 +40,7 @@ class Dynamics(NamedTuple):
         precision: of the Gaussian prior of free weights in units of the loss, its weight decay.
         compile: as in ``Ensemble``.
         tuned: whether the step size is to be found, so that the user has chosen none.
+        prior: distributions by pattern, besides.
         metric: numbers up to which the free weights have a metric; 0 for none.
     """
 
@@ -47,6 +52,7 @@ class Dynamics(NamedTuple):
     compile: bool | None = None
     tuned: bool = False
     metric: float = 0.0
+    prior: Mapping[str, Distribution] | None = None
 
 
 class Part(NamedTuple):
@@ -98,7 +104,13 @@ class Chains:
 
         # The seed is an argument of the factory: a chain's start is its own.
         factory = lambda seed: target.factory(seed)  # noqa: E731
-        self.ensemble = Ensemble(factory, seeds, method=method, compile=dynamics.compile)
+        self._penalty = None
+        if dynamics.prior is not None and target.unit is not None:
+            names = [name for name, _ in make(factory, seeds[0]).named_parameters()]
+            self._penalty = penalty_of(dynamics.prior, names, target.unit)
+        self.ensemble = Ensemble(
+            factory, seeds, method=method, penalty=self._penalty, compile=dynamics.compile
+        )
         self.temperatures = torch.tensor(dynamics.temperatures, dtype=torch.float64)
         self.ensemble.set(temperature=list(dynamics.temperatures))
         self.step_size = dynamics.step_size
@@ -136,6 +148,11 @@ class Chains:
     def has_momentum(self) -> bool:
         """Whether there are momenta: all but Euler–Maruyama's step have them."""
         return all(group.momentum for group in self.groups)
+
+    @property
+    def metric_is_known(self) -> bool:
+        """Whether the free weights have a metric that was learned."""
+        return self.metric is not None and self.metric.factor is not None
 
     @property
     def is_free(self) -> bool:
@@ -197,6 +214,13 @@ class Chains:
                 squares = bucket.per_member(rows_of(state.position.square()))
                 total = total + squares.double() * (decay / 2)
         return total
+
+    def plain_losses(self, losses: Tensor, weights: Weights) -> Tensor:
+        """The losses of the batch, without the distributions of a prior."""
+        if self._penalty is None:
+            return losses.detach().double()
+        with torch.no_grad():
+            return losses.detach().double() - vmap(self._penalty)(weights).double()
 
     def kinetic(self, parts: Sequence[Part], states: Sequence[State]) -> Tensor:
         """½|v|² of each chain, in the units of the engine: times h² it is the energy."""

@@ -72,6 +72,43 @@ def rhat(samples: Tensor) -> Tensor:
     return torch.where(constant, torch.nan, found).view(samples.shape[2:])
 
 
+def nested_rhat(samples: Tensor, groups: int) -> Tensor:
+    """The nested R-hat of many short chains (Margossian and others 2024): √(1 + B/W).
+
+    Chains that started at one point are a group. B is the variance between the means of groups, W
+    that within them: between chains and in time. A chain may be as short as one draw, since a
+    group's mean averages over its chains. Chains of one group that have different starts tell
+    less: their differences are within the group.
+
+    Args:
+        samples: [chains, draws, ...], chains of a group one after the other.
+        groups: how many.
+
+    Raises:
+        ValueError: if there are fewer than two groups, or chains cannot be divided so.
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> apart = torch.arange(4.0).repeat_interleave(50).view(200, 1)
+        >>> near = torch.randn(200, 3)
+        >>> bool(nested_rhat(near, 4) < 1.02), bool(nested_rhat(near + apart, 4) > 1.4)
+        (True, True)
+    """
+    chains, draws = samples.shape[:2]
+    if groups < 2 or chains % groups or chains == groups:
+        raise ValueError(
+            f"groups must be at least 2 and divide the chains into two or more each, got {groups} "
+            f"for {chains} chains"
+        )
+    columns = samples.detach().double().reshape(groups, chains // groups, draws, -1)
+    means = columns.mean(dim=2)
+    within = means.var(dim=1)
+    if draws > 1:
+        within = within + columns.var(dim=2).mean(dim=1)
+    between = means.mean(dim=1).var(dim=0)
+    return (1.0 + between / within.mean(dim=0)).sqrt().view(samples.shape[2:])
+
+
 def quick_rhat(samples: Tensor) -> Tensor:
     """The plain split R-hat: of the values, not of their ranks. It needs one pass."""
     return _plain_rhat(_split(_columns(samples))).view(samples.shape[2:])

@@ -109,7 +109,7 @@ class Descent:
         for _ in range(steps):
             energy, forces = chains.energies(self._parts, states)
             total += energy
-            action = Overdamped(rate, None)
+            action = Overdamped(rate, None, cold=True)
             states = [
                 _moved(part, state, direction, action)
                 for part, state, direction in zip(self._parts, states, adam(forces), strict=True)

@@ -1,8 +1,10 @@
 """What the draws of a warm-up teach: the metric of free weights, and the friction.
 
 The friction is that at which a velocity is forgotten over the length of an independent draw: for
-chains that move by √τ per unit of time and coordinate, 1/γ = 0.4 · h · steps per independent draw
-(Robnik and others), no longer than twice the width of the law.
+chains that move by √τ per unit of time and coordinate, 1/γ = 0.5 · h · steps per independent draw,
+of weights and their squares, and no longer than twice the width of the law. (Robnik and others have
+0.4, of weights alone, which forget sooner.) For a Gaussian that gives γ = 1 over its width, where
+the smaller of both effective sample sizes is largest.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ RECORDED = 1 << 23
 """Numbers of draws that are kept to learn from."""
 COLUMNS = 64
 """Numbers of a chain whose autocorrelation is looked at."""
-DECOHERENCE = 0.4
+DECOHERENCE = 0.5
 """Length over which a velocity is forgotten, over that of an independent draw."""
 WIDEST = 2.0
 """The same over the width of the law, at most."""
+RESOLVED = 5.0
+"""Independent draws of a chain of which the autocorrelation tells their distance."""
 FEWEST = 8
 """Draws of a chain of which there is an autocorrelation."""
 
@@ -79,6 +83,15 @@ class Learner:
         self._step_sizes.append(self.chains.step_size)
         self._rows.append(torch.cat([now[name].detach().flatten(1) for name in names], dim=1))
 
+    @property
+    def recorded(self) -> int:
+        """How many positions of each chain there are."""
+        return len(self._rows)
+
+    def cut(self, count: int) -> None:
+        """Keep the first positions only: the steps after them were not made."""
+        del self._rows[count:], self._step_sizes[count:]
+
     @torch.no_grad()
     def learn_metric(self) -> bool:
         """Give the free weights the metric of the draws; whether it is another one now."""
@@ -107,18 +120,21 @@ class Learner:
         centred = draws - draws.mean(dim=(0, 1))
         widths = centred.square().mean(dim=(0, 1)).sqrt()
         pair = (centred, centred.square())
-        times = [convergence.autocorrelation_time(x).nan_to_num(0.0) for x in pair]
-        moving = widths > 0.0
+        times = [convergence.autocorrelation_time(x) for x in pair]
+        moving = (times[0] + times[1]).isfinite() & (widths > 0.0)
         if not bool(moving.any()):
             return None
         between = self._every * sum(self._step_sizes) / len(self._step_sizes)
-        length = between * float(((times[0] + times[1]) / 2.0)[moving].mean())
-        return 1.0 / min(DECOHERENCE * length, WIDEST * self._width(widths))
+        draw = float(((times[0] + times[1]) / 2.0)[moving].mean())
+        widest = WIDEST * self._width(widths)
+        if draw > len(self._rows) / RESOLVED:  # it is longer than these draws can tell
+            return 1.0 / widest
+        return 1.0 / min(DECOHERENCE * between * draw, widest)
 
     def _width(self, widths: Tensor) -> float:
         """The largest standard deviation of a coordinate, over √τ; those of a metric have 1."""
         free = sum(self.chains.weights[name][0].numel() for name in self._free)
-        known = self.chains.metric is not None and self.chains.metric.factor is not None
+        known = self.chains.metric_is_known
         stride = max(1, self._rows[0].shape[1] // COLUMNS)
         rest = widths[-(-free // stride) :] if known else widths
         found = [float(rest.max())] if len(rest) else []

@@ -17,7 +17,7 @@ from colangevin.constraints import State, Unconstrained, Vector
 from colangevin.constraints.base import Draw, Scalar, add_scaled
 from colangevin.sampling import convergence
 
-DENSE = 500
+DENSE = 1000
 """Numbers up to which "auto" learns a full matrix; beyond, its diagonal."""
 PRIOR = 5.0
 """Draws that the typical variance counts as, as in Stan."""
@@ -114,7 +114,9 @@ def covariance_of(samples: Tensor, dense: bool) -> Tensor | None:
 
     Variances as in Stan: N/(N + 5) s² + 5/(N + 5) times their median. Correlations are shrunk
     towards 0 by n(n − 1)/N over their sum of squares, which is what independent numbers would
-    have (Schäfer and Strimmer 2005). N is the effective sample size, the median of all numbers.
+    have (Schäfer and Strimmer 2005), times min(1, n/N): with many draws the noise is small in
+    every direction, narrow ones included, which shrinking would widen. N is the effective sample
+    size, the median of all numbers.
 
     Args:
         samples: [chains, draws, n].
@@ -144,8 +146,9 @@ def covariance_of(samples: Tensor, dense: bool) -> Tensor | None:
     scaled = centred / own.clamp_min(torch.finfo(own.dtype).tiny).sqrt()
     correlations = scaled.mT @ scaled / len(flat)
     correlations.fill_diagonal_(0.0)
-    noise, found = len(own) * (len(own) - 1) / count, float(correlations.square().sum())
-    correlations *= 1.0 - min(1.0, noise / found) if found else 0.0
+    size, found = len(own), float(correlations.square().sum())
+    noise = min(1.0, size * (size - 1) / (count * found)) if found else 1.0
+    correlations *= 1.0 - noise * min(1.0, size / count)
     correlations.fill_diagonal_(1.0)
     roots = variances.sqrt()
     return correlations * roots * roots.unsqueeze(1)

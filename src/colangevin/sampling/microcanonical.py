@@ -80,9 +80,7 @@ class Microcanonical(Untested):
         super().__init__(chains, isokinetic)
 
     def _made(self, before: Phase) -> tuple[Phase, Moved]:
-        moved = isokinetic(
-            self.chains, self._parts, before, self.chains.step_size, self._refresh
-        )
+        moved = isokinetic(self.chains, self._parts, before, self.chains.step_size, self._refresh)
         return before, moved
 
 
@@ -123,9 +121,7 @@ def _turned(
     return [_combined(p, s, found.keep, g, toward) for p, s, g in each], found.gain
 
 
-def _combined(
-    part: Part, state: State, keep: Tensor, other: State | None, share: Tensor
-) -> State:
+def _combined(part: Part, state: State, keep: Tensor, other: State | None, share: Tensor) -> State:
     """The state with keep · momentum + share · that of another, one number each per chain."""
     factors = [part.bucket.per_member_shape(numbers) for numbers in (keep, share)]
 

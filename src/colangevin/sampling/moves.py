@@ -192,9 +192,7 @@ def _reversible(
         geometry, first = part.bucket.constraint, start.states[index]
         if not geometry.fallible:
             continue
-        back, fine = moved_along(
-            part, turned(ended[index]), forces[index], _opening(step_size)
-        )
+        back, fine = moved_along(part, turned(ended[index]), forces[index], _opening(step_size))
         back = geometry.close(advance(geometry, back, start.forces[index], [HALF_KICK], None))
         tolerance = 1e-6 if first.position.dtype == torch.float64 else 1e-3
         good &= fine & (_distance(part, back, turned(first)) <= tolerance)
@@ -331,7 +329,8 @@ class Metropolis:
     def losses(self) -> Tensor:
         """The loss of each chain, without the prior."""
         assert self._phase is not None
-        return self._phase.energy - self.chains.prior(self._parts, self._phase.states)
+        losses = self._phase.energy - self.chains.prior(self._parts, self._phase.states)
+        return self.chains.plain_losses(losses, self.weights())
 
     def statistics(self) -> dict[str, Tensor]:
         """What is recorded beside a draw."""

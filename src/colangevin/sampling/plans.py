@@ -14,6 +14,8 @@ from colangevin.integrators.scheme import parse
 from colangevin.optimizers.step.noise import check_seed
 from colangevin.random import key_of
 from colangevin.sampling.metrics import AUTO, DIAGONAL, FULL
+from colangevin.sampling.priors import Prior, check_priors
+from colangevin.sampling.stopping import read_until
 
 Observable: TypeAlias = "Callable[[dict[str, Tensor]], Tensor]"
 Factor: TypeAlias = "float | Sequence[float]"
@@ -40,7 +42,7 @@ class Plan:
     scheme: str
     adjust: bool
     seed: int
-    prior: float | None
+    prior: Prior
     tolerance: float
     jitter: float
     memory: float
@@ -49,6 +51,7 @@ class Plan:
     metric: str | None = AUTO
     dynamics: str = LANGEVIN
     guess: float = 0.1
+    until: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("chains", 1), ("warmup", 0), ("draws", 1), ("thin", 1)):
@@ -68,10 +71,13 @@ class Plan:
             raise TypeError(f"adjust must be True or False, got {self.adjust!r}")
         self._check_test()
         check_seed(self.seed)
-        if self.prior is not None:
+        if isinstance(self.prior, Mapping):
+            check_priors(self.prior)
+        elif self.prior is not None:
             checks.positive("prior", self.prior)
         checks.positive("tolerance", self.tolerance)
         checks.positive("guess", self.guess)
+        read_until(self.until)
         if self.metric is not None:
             checks.choice("metric", self.metric, (AUTO, FULL, DIAGONAL))
         checks.choice("dynamics", self.dynamics, (LANGEVIN, MICROCANONICAL))
@@ -155,17 +161,17 @@ class Plan:
         Raises:
             ValueError: if the loss does not tell the Bayes τ.
         """
-        if self.prior is None:
-            return 0.0
-        if unit is None:
+        if self.prior is not None and unit is None:
             raise ValueError("prior needs a loss that is a mean or a sum over the data")
+        if self.prior is None or unit is None or isinstance(self.prior, Mapping):
+            return 0.0
         return unit / float(self.prior) ** 2
 
     def damping(self, unit: float | None) -> float:
         """γ: as given; else critical for weights that only the prior holds, or 1 without one."""
         if self.friction is not None:
             return float(self.friction)
-        return 2.0 * math.sqrt(self.precision(unit)) if self.prior is not None else 1.0
+        return 2.0 * math.sqrt(self.precision(unit)) or 1.0
 
     def metric_up_to(self, whole: bool) -> float:
         """Free weights of a chain up to which there is a metric; 0 for none.
@@ -179,8 +185,10 @@ class Plan:
 
     def plain(self) -> dict[str, Any]:
         """What determines the draws, as values of JSON; more draws may be added later."""
-        skip = ("draws", "memory", "temperature", "temperature_factor")
+        skip = ("draws", "until", "memory", "temperature", "temperature_factor")
         found = {k: v for k, v in vars(self).items() if k not in skip}
+        if isinstance(self.prior, Mapping):
+            found["prior"] = {pattern: str(own) for pattern, own in self.prior.items()}
         return {k: str(v) if v == math.inf else v for k, v in found.items()}
 
 

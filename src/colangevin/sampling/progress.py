@@ -6,9 +6,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Progress: TypeAlias = "bool | Callable[[int], None] | None"
+
+
+class Report(Protocol):
+    """Is told of steps made, and of what there is to say."""
+
+    def __call__(self, count: int, note: str = "") -> None: ...
 
 
 def wanted(progress: Progress) -> bool:
@@ -24,7 +30,7 @@ def wanted(progress: Progress) -> bool:
 
 
 @contextmanager
-def told(progress: Progress, steps: int) -> Iterator[Callable[[int], None]]:
+def told(progress: Progress, steps: int) -> Iterator[Report]:
     """A function that is told of steps made.
 
     Args:
@@ -40,16 +46,17 @@ def told(progress: Progress, steps: int) -> Iterator[Callable[[int], None]]:
     """
     done = 0
     if not wanted(progress):
-        yield lambda count: None
+        yield lambda count, note="": None
         return
 
-    def report(count: int) -> None:
+    def report(count: int, note: str = "") -> None:
         nonlocal done
         done += count
-        tell(done)
+        tell(done, note)
 
     if callable(progress):
-        tell: Callable[[int], Any] = progress
+        function = progress
+        tell: Callable[[int, str], Any] = lambda count, note: None if note else function(count)  # noqa: E731
         yield report
         return
     from rich.console import Console
@@ -57,5 +64,7 @@ def told(progress: Progress, steps: int) -> Iterator[Callable[[int], None]]:
 
     with Bar(console=Console(stderr=True), transient=progress is None) as bar:
         task = bar.add_task("steps", total=steps)
-        tell = lambda count: bar.update(task, completed=count)  # noqa: E731
+        tell = lambda count, note: bar.update(  # noqa: E731
+            task, completed=count, description=note or None
+        )
         yield report

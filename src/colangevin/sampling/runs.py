@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from colangevin.sampling.chains import Chains
 from colangevin.sampling.descent import Descent
 from colangevin.sampling.locks import Lock
 from colangevin.sampling.microcanonical import LEAST, Microcanonical, isokinetic
-from colangevin.sampling.moves import Guard, Metropolis, Untested, verlet
+from colangevin.sampling.moves import Guard, Metropolis, Untested, refresh, verlet
 from colangevin.sampling.plans import MICROCANONICAL, Plan
-from colangevin.sampling.progress import Progress, told
+from colangevin.sampling.progress import Progress, Report, told
 from colangevin.sampling.recording import Recorder
 from colangevin.sampling.resuming import Reading, compare
+from colangevin.sampling.stopping import is_look, read_until
 from colangevin.sampling.targets import AllData, Loader, Points, Target
 from colangevin.sampling.traces import Trace, check_model
 from colangevin.sampling.tuning import Tuning
@@ -44,6 +45,10 @@ class Sampling:
         batch_size: as given.
         path: the folder of the trace, if there is one. It is locked until ``complete`` ends.
         down: steps of the descent at most.
+        watched: what a stopping rule looks at.
+
+    Attributes:
+        short: what to say if the draws ended before the stopping rule was reached.
     """
 
     def __init__(
@@ -56,8 +61,10 @@ class Sampling:
         batch_size: int | None,
         path: str | os.PathLike[str] | None,
         down: int = 0,
+        watched: Sequence[str] = (),
     ) -> None:
-        self._down = down
+        self._down, self._watched = down, list(watched)
+        self._until, self.short = read_until(plan.until), ""
         self.plan, self.target, self.chains, self.recorder = plan, target, chains, recorder
         self._schedule = schedule
         self._factor: float | None = 1.0
@@ -220,7 +227,7 @@ class Sampling:
             with told(progress, steps) as report:
                 if not self._start:
                     self._warm_up(report)
-                while self._store.draws < plan.draws:
+                while not self._enough(report):
                     self._draw()
                     report(plan.thin)
             self._save()
@@ -233,12 +240,28 @@ class Sampling:
                 self._lock.release()
         return self.trace()
 
+    def _enough(self, report: Report) -> bool:
+        """Whether there are as many draws as were asked for, or as the stopping rule needs."""
+        draws, until = self._store.draws, self._until
+        ended = draws >= self.plan.draws
+        if until is None or not (is_look(draws) or ended):
+            return ended
+        found = until.reading(self.trace().summary(0, self._watched), self._watched)
+        report(0, f"{until.kind} {found:.4g} of {until.bound:g}")
+        reached = until.reached(found)
+        if ended and not reached:
+            words = f"until={str(until)!r} was not reached in {draws} draws: it is {found:.4g}"
+            self.short = f"{words}. Raise draws"
+        return reached or ended
+
     def _step(self) -> Tensor:
         return self.chains.step() if self._tested is None else self._tested.step()
 
-    def _warm_up(self, report: Callable[[int], None]) -> None:
+    def _warm_up(self, report: Report) -> None:
         plan, tested = self.plan, self._tested
         made = Descent(self.chains, report).run(self._down) if self._down else 0
+        if plan.dynamics == MICROCANONICAL:
+            refresh(self.chains)  # at rest there is no direction to keep
         warm = WarmUp(
             self.chains, self._step, tested, plan.tolerance, report, plan.metric,
             plan.friction is None,
@@ -268,9 +291,10 @@ class Sampling:
     def _statistics(self) -> dict[str, Tensor]:
         if self._tested is not None:
             return self._tested.statistics()
-        found = {"loss": self.chains.peek().losses.detach().double()}
-        if self.chains.has_momentum:
-            found["kinetic_temperature"] = self.chains.kinetic_temperatures()
+        chains = self.chains
+        found = {"loss": chains.plain_losses(chains.peek().losses, chains.weights)}
+        if chains.has_momentum:
+            found["kinetic_temperature"] = chains.kinetic_temperatures()
         return found
 
     def _cool(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ from torch import Tensor, nn
 
 from colangevin.constraints import Constraint
 from colangevin.ensemble import Ensemble
+from colangevin.errors import SamplingWarning
 from colangevin.sampling.chains import Chains, Dynamics
 from colangevin.sampling.plans import Factor, Observable, Plan, check_observables
+from colangevin.sampling.priors import Prior
 from colangevin.sampling.progress import Progress
 from colangevin.sampling.recording import Recorder
 from colangevin.sampling.runs import Sampling
@@ -44,7 +47,8 @@ def sample(
     metric: str | None = "auto",
     dynamics: str = "langevin",
     guess: float = 0.1,
-    prior: float | None = None,
+    until: str | None = None,
+    prior: Prior = None,
     temperature_factor: Factor = 1.0,
     schedule: Callable[[int], float] | None = None,
     tolerance: float = 0.02,
@@ -89,13 +93,17 @@ def sample(
         observables: functions of a chain's parameters by name; each draw records their values.
         seed: of everything that is random.
         metric: of the weights without a constraint, learned from all chains in the warm-up: a
-            matrix ("dense"), its diagonal ("diagonal"), none (None), or a matrix for up to 500
+            matrix ("dense"), its diagonal ("diagonal"), none (None), or a matrix for up to 1,000
             numbers and the diagonal for more ("auto"; none for mini-batches, for a ``step_size``
             of yours, and beyond 100,000 numbers). It changes how fast chains move, not the law.
         dynamics: "langevin", or "microcanonical": all weights of a chain together have one speed,
             so that no chain is thrown out where the potential is steep. Needs all data.
         guess: where the search for the step begins.
-        prior: standard deviation of a Gaussian prior of the weights without a constraint.
+        until: "ess=1000" or "rhat=1.01", for example: end as soon as the worst number that is
+            watched has this effective sample size or R-hat; ``draws`` is then the most.
+        prior: standard deviation of a Gaussian prior of the weights without a constraint; or
+            distributions of ``torch.distributions`` by pattern of names, the first that matches
+            counts: ``{"*.weight": Laplace(0.0, 1.0), "*": Normal(0.0, 3.0)}``.
         temperature_factor: T of a cold or warm posterior: τ is T times the default, or times
             ``temperature``. A number, or one per chain.
         schedule: a function from the step after the warm-up to a factor of τ, such as
@@ -141,6 +149,7 @@ def sample(
     plan = Plan(
         chains, warmup, draws, thin, temperature, temperature_factor, step_size, friction, scheme,
         adjust, seed, prior, tolerance, jitter, memory, descent, guard, metric, dynamics, guess,
+        until,
     )  # fmt: skip
     if schedule is not None and not callable(schedule):
         raise TypeError(f"schedule must be a function of the step, got {schedule!r}")
@@ -159,6 +168,7 @@ def sample(
         long if compile is None else compile,
         step_size is None,
         plan.metric_up_to(target.source.whole),
+        prior if isinstance(prior, Mapping) else None,
     )
     with threads_for(target.work):
         moving = Chains(target, rules or {}, plan.seeds, settings)
@@ -166,7 +176,9 @@ def sample(
         recorder = Recorder(names, keep, check_observables(observables, names))
         watched = recorder.watched(watch)
         down = plan.steps_down(data is not None and not isinstance(model, Ensemble))
-        run = Sampling(plan, target, moving, recorder, schedule, batch_size, path, down)
+        run = Sampling(plan, target, moving, recorder, schedule, batch_size, path, down, watched)
         trace = run.complete(progress)
         trace.warn(stacklevel=2, names=watched)
+        if run.short:
+            warnings.warn(run.short, SamplingWarning, stacklevel=2)
     return trace

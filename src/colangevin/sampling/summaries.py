@@ -14,8 +14,10 @@ from colangevin.sampling.tuning import Tuning
 
 HOT = 0.1
 """Deviation of the momenta's temperature that is worth a warning."""
-JUMPS = 1.5
-"""Order of the energy error in h below which the gradient is not that of the loss; 3 is usual."""
+JUMPS = 1.25
+"""Order of the energy error in h below which the gradient is not that of the loss; 3 is usual.
+
+A wrong gradient has 1, jumps have ½, kinks 1½."""
 
 
 class Row(NamedTuple):

@@ -182,17 +182,14 @@ class Trace:
                     tensor.copy_(self._store[f"{PARAMETER}/{name}"][chain, draw])
         return module
 
-    def summary(self, most: int = 20) -> Summary:
+    def summary(self, most: int = 20, only: Sequence[str] | None = None) -> Summary:
         """Means, errors, effective sample sizes and R-hat: print it.
 
         Args:
             most: rows up to which each number has its own. In larger tables each tensor has one:
                 that of its worst number.
+            only: some names, to which all statistics are added; None for all.
         """
-        return self._summary(most)
-
-    def _summary(self, most: int = 20, only: Sequence[str] | None = None) -> Summary:
-        """The summary of some names, and of all statistics."""
         kinds = {name: self.names(name) for name in KINDS}
         wanted = [name for names in kinds.values() for name in names]
         if only is not None:
@@ -241,7 +238,7 @@ class Trace:
             return [f"only {self.draws} draws: diagnostics need at least 4; raise draws"]
         chosen = self.watched() if names is None else names
         network = self.settings.get("reduction", "potential") != "potential"
-        found = self._summary(only=chosen)
+        found = self.summary(only=chosen)
         return found.complaints(chosen, int(self.settings.get("thin", 1)), network)
 
     def watched(self) -> list[str]:

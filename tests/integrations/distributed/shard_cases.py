@@ -46,6 +46,9 @@ class Network(nn.Module):
         self.gain = nn.Parameter(torch.ones(3))
         self.norm = nn.Parameter(torch.randn(5, 3))  # one sphere, cut through
         self.norms = nn.Parameter(torch.randn(3, 2, 2))  # one for each matrix, cut between
+        self.mixing = nn.Parameter(torch.rand(5, 3))  # its rows sum to one
+        self.mixed = nn.Parameter(torch.rand(3, 5))  # its columns do, so it is gathered
+        self.gains = nn.Parameter(0.2 * torch.randn(3, 2, 2))
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = torch.tanh(self.square(self.tall(inputs)))
@@ -58,7 +61,8 @@ class Network(nn.Module):
         hidden = self.one(hidden)
         extra = (self.stack * 0.1).square().sum() + (self.stack[0, 0] * self.stack[1, 1]).sum()
         extra = extra + (self.norm[0] * self.norm[4]).sum() + self.norms.sin().sum()
-        return self.other(torch.tanh(hidden)) + extra
+        extra = extra + (self.mixing[0] * self.mixed[:, 1]).sum() + self.mixing[4, 2].square()
+        return self.other(torch.tanh(hidden)) + extra + self.gains.sin().sum()
 
 
 RULES: dict[str, cl.Constraint] = {
@@ -75,6 +79,11 @@ RULES: dict[str, cl.Constraint] = {
     "gain": cl.Sphere(2.0),
     "norm": cl.Sphere(1.5, equality=True, dim=None),
     "norms": cl.Sphere(1.5, dim=None, batch_dims=1),
+    "radii.bias": cl.Box(-0.1, 0.2),
+    "sphere.bias": cl.Box(torch.linspace(-0.3, -0.1, 5), None),
+    "mixing": cl.Simplex(),
+    "mixed": cl.Simplex(dim=0),
+    "gains": cl.Spectral(0.8, batch_dims=1),
     "general.weight": cl.General(ellipse),
     "above.weight": cl.General(ellipse, inequality=True),
     "o*.weight": cl.General(balance),
@@ -91,8 +100,11 @@ def network(dtype: torch.dtype = torch.float32) -> Network:
 def optimizer_of(model: nn.Module, matrices: cl.Direction | None = None, **options: Any) -> cl.CoLA:
     settings = {"lr": 0.002, "momentum": 0.9, "temperature": 1e-3, "seed": 11}
     groups = cl.parameter_groups(model, RULES)
-    for group in groups if matrices is not None else ():
-        if all(parameter.dim() > 1 for parameter in group["params"]):
+    for group in groups:
+        if matrices is None:
+            break
+        slack = matrices.tangent and not isinstance(group["constraint"], cl.Orthogonal)
+        if all(parameter.dim() > 1 for parameter in group["params"]) and not slack:
             group["direction"] = matrices
     return cl.CoLA(groups, **{**settings, **options})
 

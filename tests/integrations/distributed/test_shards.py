@@ -25,6 +25,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "direction": cl.Adam(eps=1e-3, relative=True),
         "matrices": cl.Polar(),
     },
+    "gradient, relative, and adam, tangent": {
+        "momentum": 0.0,
+        "temperature": 0.0,
+        "direction": cl.Gradient(relative=True),
+        "matrices": cl.Adam(eps=1e-3, relative=True, tangent=True),
+    },
 }
 CLOSE = {torch.float32: 1e-5, torch.float64: 1e-10}
 AMPLIFIED = 100.0
@@ -84,6 +90,11 @@ def test_every_way_to_work_occurs(two: World, three: World) -> None:
             "gain": "sums",
             "norm": "sums",
             "norms": "copies",
+            "radii.bias": "copies",
+            "sphere.bias": "copies",
+            "mixing": "copies",
+            "mixed": "whole",
+            "gains": "copies",
             "general.weight": "whole",
             "above.weight": "whole",
             "one.weight": "whole",

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -103,11 +104,16 @@ def test_html_stands_alone_and_says_everything(out):
     assert "prefers-color-scheme: dark" in text
     for words in (
         "walks: random walks",
-        "Figure 0. Scale laptop, 4 runs, seed 0. The paper walks further.",
+        "Figure 0. Scale: reduced (4 of 90 walks), 4 runs, seed 0.",
+        "The paper walks further.",
+        "Claimed. The narrow walk is shorter.",
+        "Found. Numbers: 1 not comparable. Orders: 1 no. Not so: narrow | wide (narrow < wide).",
+        "Ours. The generator.",
         "cola reproduce walks --scale laptop --seed 0",
         "distance <wide>",
         "no & reason",
-        "not reproduced",
+        "no (reversed: paired t, n = 5, p = 0.01)",
+        "not comparable (reduced: 4 of 90 walks)",
         "steps = 200",
         "torch ",
         "Wall-clock",
@@ -146,15 +152,23 @@ def test_page_has_every_experiment_with_claims_and_pictures(out, tmp_path):
     overview = target.read_text(encoding="utf-8")
     assert "Table 9: not run yet." in overview
     assert "(page/walks.md)" in overview
-    assert r"| distance &lt;wide> | 1 \| 2 | reproduced in ordering only |" in overview
+    assert r"| distance &lt;wide> | 1 \| 2 | not comparable | – |" in overview
+    assert "| all | numbers | 0 | 0 | 0 | 1 |" in overview and "page/totals.svg" in overview
     assert page(read_results(out), out, target) == overview
     detail = target.parent / "page" / "walks.md"
     text = detail.read_text(encoding="utf-8")
-    assert "Figure 0. Scale laptop, 4 runs, seed 0. The paper walks further." in text
+    assert "Figure 0. Scale: reduced (4 of 90 walks), 4 runs, seed 0." in text
+    head = [line for line in text.splitlines() if line.startswith("**")]
+    assert [line.split()[0] for line in head] == ["**Claimed.**", "**Found.**", "**Ours.**"]
+    assert "| steps | many | 200 steps |" in text
+    totals = (target.parent / "page" / "totals.svg").read_text(encoding="utf-8")
+    assert ElementTree.fromstring(totals).tag.endswith("svg")
     assert "(../page.md#walks)" in text
     assert "cola reproduce walks --scale laptop --seed 0\n" in text
-    claim = r"\| distance &lt;wide> \| 1 \\\| 2 \| .* ± .* \(4 runs\) \| laptop, 4 runs \| .* \|"
-    assert re.search(claim + r" reproduced in ordering only \|", text)
+    claim = (
+        r"\| distance &lt;wide> \| 1 \\\| 2 \| .* ± .* \(4 runs\) \| not comparable \(reduced: .*\|"
+    )
+    assert re.search(claim, text)
     (link,) = re.findall(r"!\[.*\]\((.*)\)", text)
     assert (detail.parent / link).resolve() == (out / "walks" / "where-they-went.png").resolve()
 
@@ -165,8 +179,10 @@ def test_a_smoke_run_gives_no_verdict(tmp_path):
     assert result.exit_code == 0, result.output
     assert "too little to judge" in result.stdout
     for text in (result.stdout, (tmp_path / "report.html").read_text(encoding="utf-8")):
-        assert "reproduced" not in text.split("<body>")[-1]
-    assert "| 2 not measured |" in (tmp_path / "page.md").read_text(encoding="utf-8")
+        assert "reversed" not in text.split("<body>")[-1]
+    assert "| 1 not comparable | 1 not comparable |" in (tmp_path / "page.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_several_experiments_make_one_report(out):

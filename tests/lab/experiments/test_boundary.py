@@ -149,42 +149,41 @@ def test_verdicts_on_the_course():
         "98.5": [[0, 0, 0, 0], [0, 0, 0, 1]],
     }
     more = dict(zip(fewer, reversed(fewer.values()), strict=True))
-    for nine, verdict in ((fewer, "reproduced in ordering only"), (more, "not reproduced")):
+    for nine, way in ((fewer, "as stated"), (more, "not as stated")):
         claims = {claim.text: claim for claim in findings.claims(faked(nine))}
-        assert claims["not all networks agree: falls with the test accuracy, %"].verdict == verdict
-        claim = claims["type A: falls, %"]
-        assert claim.verdict == verdict
-        assert "the reference are 2 networks, no people" in claim.why
-        assert "not near 97.5 %: 1 of 2 networks" in claim.why
-        assert {c.verdict for c in findings.claims(faked(nine, 0.4))} == {"not measured"}
+        for text in ("not all networks agree: falls with the test accuracy, %", "type A: falls, %"):
+            assert claims[text].order.verdict == "undecided"
+            assert claims[text].why == f"{way} at every step"
+        unclear = findings.claims(faked(nine, 0.4))
+        assert {a.verdict for c in unclear for a in c.answers} == {"not comparable"}
 
 
 @pytest.mark.parametrize(
-    ("course", "verdict"),
+    ("course", "way"),
     [
-        ((1.2, 1.0, 0.6), "reproduced"),
-        ((1.2, 2.4, 0.6), "not reproduced"),
-        ((2.4, 2.4, 0.6), "not reproduced"),
+        ((1.2, 1.0, 0.6), "as stated"),
+        ((1.2, 2.4, 0.6), "not as stated"),
+        ((2.4, 2.4, 0.6), "not as stated"),
     ],
 )
-def test_a_course_has_the_stated_way_at_every_step(course, verdict):
+def test_a_course_has_the_stated_way_at_every_step(course, way):
     values = dict(zip(("97.5", "98", "98.5"), course, strict=True))
-    assert findings._course("x", values, findings.FALLS, "falls").verdict == verdict
+    claim = findings._course("x", values, findings.FALLS, "falls")
+    assert claim.why == f"{way} at every step"
 
 
-@pytest.mark.parametrize(("middle", "verdict"), [(3, "reproduced in ordering only"), (0, "not")])
-def test_a_number_needs_the_order_of_its_row(middle, verdict):
-    """Nine networks, of which one differs on 4, then on some, then on 2 of 40 images."""
+def test_one_set_of_images_decides_no_number():
+    """Nine networks, of which one differs on 4, then on 3, then on 2 of 40 images."""
     nine = {
         target: [[0] * 40] * 8 + [[1] * count + [0] * (40 - count)]
-        for target, count in (("97.5", 4), ("98", middle), ("98.5", 2))
+        for target, count in (("97.5", 4), ("98", 3), ("98.5", 2))
     }
     claims = [c for c in findings.claims(faked(nine, images=40)) if "of nine" in c.text]
     assert len(claims) == 3
-    assert all(claim.verdict.startswith(verdict) for claim in claims)
+    assert {(c.number.verdict, c.number.by) for c in claims} == {("undecided", findings.ONE_SET)}
 
 
-def test_verdicts_on_certainty():
+def test_claims_on_certainty():
     """Ten images: the reference is sure of the first six, 3 to 1 of two and 2 to 2 of two."""
     reference = torch.zeros(4, 10, dtype=torch.long)
     reference[3, 6:8] = 1
@@ -193,14 +192,11 @@ def test_verdicts_on_certainty():
     surer = torch.tensor([1.0] * 10, dtype=torch.float64)
     kinds = {"mlp": {"98": surer}, "cnn": {"98": sure}}
     needed, lowest, higher, relation = boundary_certainty.claims(kinds, reference)
-    assert needed.verdict == "not measured"
-    found = [claim.verdict for claim in (lowest, higher, relation)]
-    assert found == ["reproduced"] * 3
-    follows = torch.tensor([1.0] * 6 + [0.9, 0.9, 0.4, 0.4], dtype=torch.float64)
-    kinds = {"mlp": {"98": 0.5 * surer}, "cnn": {"98": follows}}  # 65 %, the reference 62.5 %
-    _, lowest, higher, relation = boundary_certainty.claims(kinds, reference)
-    found = [claim.verdict for claim in (lowest, higher, relation)]
-    assert found == ["not reproduced"] * 3
+    assert needed.number.verdict == "not comparable"
+    assert {c.order.verdict for c in (lowest, higher, relation)} == {"undecided"}
+    assert lowest.ours == "MLP 100; CNN 80"
+    assert higher.ours == "MLP 100; CNN 80; reference 62"
+    assert "CNN 0.00" in relation.ours
 
 
 def test_the_scale_of_the_thesis_has_its_networks(digits):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from colangevin.lab.experiments import depth, depth_orthogonal, depth_penalty, depth_temperature
-from colangevin.lab.experiments.experiment import NOT_REPRODUCED, REPRODUCED
+from colangevin.lab.experiments.experiment import NO, NOT_COMPARABLE, YES
 from colangevin.lab.experiments.records import Record, Records
 from colangevin.lab.experiments.running import reproduce
 
@@ -79,38 +79,38 @@ def test_penalty_has_the_value_and_the_gradient_of_its_formula():
 def test_claims_of_figure_4_are_for_more_than_three_hidden_layers():
     def record(method, layers, accuracy):
         label = depth.METHODS[method]["label"]
-        history = {"epoch": [1], "test_accuracy": [[accuracy, accuracy + 0.01]]}
+        history = {"epoch": [1], "test_accuracy": [[accuracy + 0.001 * n for n in range(5)]]}
         settings = {"label": label, "depth": layers}
         return Record("depth-orthogonal", f"{method}-{layers}", 0, settings, history=history)
 
     good = {"o-cola-od": 0.97}
     records = Records(
         [
-            record(m, d, good.get(m, 0.6 if d > 4 else 0.99))
+            record(m, d, good.get(m, 0.65 if d > 4 else 0.99))
             for m in depth.METHODS
             for d in (3, 4, 5)
         ]
     )
     found = depth_orthogonal.claims(records)
-    assert [claim.verdict for claim in found] == [NOT_REPRODUCED, REPRODUCED]
+    assert [claim.order.verdict for claim in found] == [NO, YES]
     assert "5 hidden layers" in found[1].text
 
 
 @pytest.mark.parametrize(
-    ("strong", "expected"),
+    ("large", "small", "expected"),
     [
-        ([0.5, 0.5, 0.8, 0.9], REPRODUCED),  # two runs with h = 0.1, two with h = 0.05
-        ([None, None, 0.8, 0.9], REPRODUCED),
-        ([0.5, 0.7, 0.9, 0.71], "reproduced in ordering only"),
-        ([0.8, 0.9, 0.5, 0.6], NOT_REPRODUCED),
+        ([0.5, 0.5, 0.6, 0.5, 0.5, 0.5], [0.8, 0.9, 0.8, 0.9, 0.9, 0.8], YES),
+        ([None] * 6, [0.8, 0.9, 0.8, 0.9, 0.9, 0.8], YES),
+        ([0.8, 0.9, 0.8, 0.9, 0.9, 0.8], [0.5, 0.5, 0.6, 0.5, 0.5, 0.5], NO),
+        ([0.5] * 6, [0.52, 0.53, 0.52, 0.53, 0.52, 0.53], NOT_COMPARABLE),
     ],
 )
-def test_the_best_step_falls_as_the_penalty_grows(strong, expected):
+def test_a_large_penalty_needs_a_smaller_step(large, small, expected):
     def record(strength, values):
-        settings = {"penalty": strength, "lr": [0.1, 0.05], "runs": 2, "label": f"λ = {strength}"}
+        settings = {"penalty": strength, "lr": [0.1, 0.05], "runs": 6, "label": f"λ = {strength}"}
         return Record("x", f"p-{strength}", 0, settings, history={"test_accuracy": [values] * 3})
 
-    soft = [record(5.0, strong), record(0.5, [0.9, 0.8, 0.5, 0.5])]
-    claim = depth_penalty._best_step(soft, "here")
-    assert claim.verdict == expected
-    assert claim.ours.startswith("λ = 0.5: h = 0.1, λ = 5.0: h = 0.")
+    soft = [record(5.0, large + small), record(0.5, [0.9] * 6 + [0.5] * 6)]
+    (claim,) = depth_penalty._best_step(soft, "here")
+    assert claim.order.verdict == expected
+    assert claim.source == "λ = 5.0, h = 0.05 > λ = 5.0, h = 0.1"

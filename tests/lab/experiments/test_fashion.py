@@ -7,7 +7,7 @@ import torch
 
 from colangevin.lab.data.idx import ImageData
 from colangevin.lab.experiments import datasets, fashion_circle, fashion_findings
-from colangevin.lab.experiments.experiment import NOT_REPRODUCED, ORDERING, REPRODUCED
+from colangevin.lab.experiments.experiment import NO, YES
 from colangevin.lab.experiments.records import Record, Records
 from colangevin.lab.experiments.running import reproduce
 
@@ -45,9 +45,9 @@ def test_smoke_gives_figures_table_and_claims(few_images, tmp_path):
         assert len(figure.legends) == 1
     assert len(fashion_circle.EXPERIMENT.table(records).rows) == 6
     stated = 6 + 4  # accuracies, losses
-    found = [claim.verdict for claim in fashion_circle.EXPERIMENT.claims(records)]
+    found = fashion_circle.EXPERIMENT.claims(records)
     assert len(found) == stated + 3 + 14  # orderings, and cells of the grid
-    assert found.count("not measured") == 14
+    assert sum("not run" in answer.by for claim in found for answer in claim.answers) == 14
     bounded = records["c-cola-ud"]
     assert max(bounded.values("largest_output_weight")) <= 0.1
     assert bounded.final["violation"] < 1e-5
@@ -87,21 +87,22 @@ def test_grid_has_all_cells_of_the_table_and_keeps_the_jobs_of_full():
 
 def test_verdicts_follow_the_records():
     def record(name, order, accuracy, loss):
+        steps = (-2, -1, 0, 1, 2)
         final = {
-            "test_accuracy": [accuracy - 0.0002, accuracy + 0.0002],
-            "test_loss": [loss - 0.001, loss + 0.001],
-            "largest_output_weight": [0.1, 0.1],
+            "test_accuracy": [accuracy + 0.0001 * step for step in steps],
+            "test_loss": [loss + 0.001 * step for step in steps],
+            "largest_output_weight": [0.1] * 5,
         }
         return Record("fashion-circle", name, order, fashion_circle.METHODS[name], final=final)
 
-    good = Records([record("c-cola-ud", 0, 0.8763, 0.386), record("sgd-m", 1, 0.8739, 0.9)])
-    verdicts = {claim.text: claim.verdict for claim in fashion_findings.claims(good)}
-    assert verdicts["test loss of SGD-m"] == ORDERING
-    assert verdicts["test accuracy, % of SGD-m"] == REPRODUCED
-    assert verdicts["test loss of c-CoLA-ud (AOAB, delayed gradient)"] == REPRODUCED
-    bad = Records([record("c-cola-ud", 0, 0.86, 0.386), record("sgd-m", 1, 0.8739, 0.824)])
-    found = {claim.text: claim for claim in fashion_findings.claims(bad)}
-    assert found["test accuracy, % of SGD-m"].verdict == NOT_REPRODUCED
-    assert (
-        "leaves the circle" in found["test accuracy, % of c-CoLA-ud (AOAB, delayed gradient)"].why
-    )
+    records = Records([record("c-cola-ud", 0, 0.8763, 0.386), record("sgd-m", 1, 0.8739, 0.9)])
+    found = {claim.text: claim for claim in fashion_findings.claims(records)}
+    assert found["test loss of SGD-m"].number.verdict == NO
+    assert found["test accuracy, % of SGD-m"].number.verdict == YES
+    assert found["test loss of c-CoLA-ud (AOAB, delayed gradient)"].number.verdict == YES
+    assert found["test loss"].order.verdict == found["test accuracy, %"].order.verdict == YES
+    behind = Records([record("c-cola-ud", 0, 0.86, 0.386), record("sgd-m", 1, 0.8739, 0.824)])
+    found = {claim.text: claim for claim in fashion_findings.claims(behind)}
+    assert found["test accuracy, %"].order.verdict == NO
+    missed = found["test accuracy, % of c-CoLA-ud (AOAB, delayed gradient)"]
+    assert missed.number.verdict == NO and "leaves the circle" in missed.why

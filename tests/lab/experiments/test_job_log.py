@@ -6,7 +6,7 @@ import torch
 
 from colangevin.errors import RecordError
 from colangevin.lab.experiments import job_log
-from colangevin.lab.experiments.experiment import Claim, Job, Table
+from colangevin.lab.experiments.experiment import Answer, Job, Table
 from colangevin.lab.experiments.job_log import Log, pack, unpack
 from colangevin.lab.experiments.records import read_record, read_records
 from colangevin.lab.experiments.values import plain
@@ -137,7 +137,7 @@ def test_what_json_cannot_hold_is_refused():
 
 def test_unknown_verdicts_and_ragged_tables_are_refused():
     with pytest.raises(ValueError, match="verdict must be one of"):
-        Claim("a", "b", "c", "perhaps")
+        Answer("perhaps")
     with pytest.raises(ValueError, match="2 columns"):
         Table(["a", "b"], [["1"]])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from colangevin.lab.experiments.experiment import Claim
+from colangevin.lab.experiments.experiment import Answer, Claim
 from colangevin.lab.experiments.records import Record, Records
 from colangevin.lab.experiments.registry import find
 from colangevin.lab.experiments.reproduction_page import page
@@ -47,21 +47,35 @@ def test_jobs_without_a_record_are_missing():
 
 @pytest.mark.parametrize(
     ("name", "scale"),
-    [("residual-paths", "full, 1 to 9 runs, 18 epochs"), ("spiral-curvature", "full, 100 runs")],
+    [
+        ("residual-paths", "reduced (16 to 128 channels, 10,000 of 50,000 images"),
+        ("spiral-curvature", "paper, 100 runs, 10,000 epochs"),
+    ],
 )
 def test_the_scale_has_the_runs_of_all_jobs(name, scale):
-    assert results(name, "full", None).scale.startswith(scale)
+    found = results(name, "full", None).scale
+    assert found.startswith(scale)
+    assert name != "residual-paths" or found.endswith(", 1 to 9 runs, 18 epochs")
+
+
+def test_a_scale_without_words_is_compared_with_that_of_the_source():
+    experiment = find("spiral-curvature")
+    assert experiment.reduction("laptop") == "runs 10 of 100, epochs 2,000 of 10,000"
+    assert experiment.reduction("full") == ""
+    assert find("fashion-circle").reduction("grid") == "", "adds to the records of full"
+    assert results("spiral-curvature", "laptop", None).scale.startswith("reduced (runs 10 of 100")
 
 
 def test_the_overview_says_what_is_claimed():
     """The same is measured twice; a long list of methods ends early."""
     whole = results("spiral-gradients", "full", None)
     long = "C-SGD > " + "; ".join(f"SGD, h = 0.{n}" for n in range(10))
-    found = [Claim("accuracy, %", stated, "1", "reproduced") for stated in ("C > D", long)]
+    sure = Answer("yes", "paired t, n = 5, p = 0.01")
+    found = [Claim("accuracy, %", stated, "1", order=sure) for stated in ("C > D", long)]
     experiment = replace(whole.experiment, claims=lambda records: found)
     records = [replace(record, complete=True) for record in whole.records.values()]
     made = replace(whole, experiment=experiment, records=Records(records))
     text = page([made], Path("results"), Path("page.md"))
-    assert "| accuracy, % | C > D | reproduced |" in text
+    assert "| accuracy, % | C > D | – | yes |" in text
     assert "| accuracy, % | C-SGD > SGD, h = 0.0; SGD, h = 0.1;" in text
-    assert "… | reproduced |" in text and long not in text
+    assert "… | – | yes |" in text and long not in text

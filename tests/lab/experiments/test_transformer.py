@@ -69,13 +69,13 @@ def test_figures_table_and_claims_from_records(whole):
     assert [axis.get_title() for axis in axes[::2]] == titles
     assert {len(axis.get_legend().get_texts()) for axis in axes} == {4}
     assert len(transformer_findings.table(records).rows) == 8
-    found = [claim.verdict for claim in transformer_findings.claims(records)]
-    assert len(found) == 2 * (4 + 3) + 10
-    assert found.count("not measured") == 10
+    found = transformer_findings.claims(records)
+    assert len(found) == 2 * (4 + 3) + 1
+    assert found[-1].text.endswith("of 10 more rows") and "not run" in found[-1].number.by
     part = Records([records["wikitext-2-sgd-m"]])
     assert len(transformer_findings.figures(part)["losses"].axes) == 2
     assert len(transformer_findings.table(part).rows) == 1
-    assert [claim.verdict for claim in measured(part)] == ["not reproduced"]
+    assert [claim.number.verdict for claim in measured(part)] == ["not comparable"]
 
 
 def test_the_papers_scale_has_every_row():
@@ -106,8 +106,8 @@ def test_the_papers_scale_makes_steps(tmp_path, whole):
     assert len(measured(Records(records))) == len(transformer_findings.claims(Records(records)))
     found = Records([record for record in records if record.settings["dataset"] == "ptb"])
     assert len(transformer_findings.table(found).rows) == 9
-    rest = [c for c in transformer_findings.claims(found) if c.verdict == "not measured"]
-    assert len(rest) == 5 and all("WikiText-2" in claim.text for claim in rest)
+    rest = transformer_findings.claims(found)[-1]
+    assert rest.text.endswith("of 5 more rows") and rest.why.count("WikiText-2") == 5
 
 
 def test_the_whole_treebank_is_told_from_the_part():
@@ -124,14 +124,12 @@ def test_the_whole_treebank_is_told_from_the_part():
     assert found["sgd-m-wd"].values("min_valid_loss") == [15.0]
     texts = [claim.text for claim in measured(records)]
     assert sum("the whole Penn Treebank" in text for text in texts) == 6
-    rest = {c.text for c in transformer_findings.claims(records)} - set(texts)
-    assert sum("WD 1e-4" in text and "momentum 0.9" in text for text in rest) == 1, "on one text"
+    rest = transformer_findings.claims(records)[-1].why
+    assert rest.count("momentum 0.9, WD 1e-4") == 1, "on one text"
 
 
 def measured(records):
-    return [
-        claim for claim in transformer_findings.claims(records) if claim.verdict != "not measured"
-    ]
+    return [c for c in transformer_findings.claims(records) if "more rows" not in c.text]
 
 
 def faked(epochs, losses):
@@ -144,11 +142,15 @@ def faked(epochs, losses):
 
 
 def test_verdicts():
-    paper = {m: [v - 0.001, v + 0.001] for m, v in transformer_findings.STATED["ptb"].items()}
-    assert {c.verdict for c in measured(faked(200, paper))} == {"reproduced"}
+    steps = (-2, -1, 0, 1, 2)
+    stated = transformer_findings.STATED["ptb"]
+    paper = {m: [v + 0.001 * step for step in steps] for m, v in stated.items()}
+    same = measured(faked(200, paper))
+    assert {a.verdict for c in same for a in c.answers} == {"yes"}
     short = measured(faked(2, {m: [v[0] + 1] for m, v in paper.items()}))
-    assert {c.verdict for c in short} == {"reproduced in ordering only"}
-    assert short[0].why == "reduced: 2 of 200 epochs; +1.00 from the paper's"
-    assert short[-1].why.startswith("reduced: 2 of 200 epochs; not shown to be two standard errors")
-    upset = measured(faked(200, {"c-cola-ud": [5.0, 5.1], "sgd-m": [4.5, 4.6]}))
-    assert {c.verdict for c in upset} == {"not reproduced"}
+    assert {str(c.number) for c in short if c.number} == {"not comparable (2 of 200 epochs)"}
+    assert {str(c.order) for c in short if c.order} == {"undecided (n = 1)"}
+    worse = {"c-cola-ud": [v + 0.3 for v in paper["c-cola-ud"]], "sgd-m": paper["sgd-m"]}
+    upset = measured(faked(200, worse))
+    assert [c.order.verdict for c in upset if c.order] == ["no"]
+    assert [c.number.verdict for c in upset if c.number] == ["no", "yes"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,8 +76,13 @@ class Point(nn.Module):
         self.q = nn.Parameter(start)
 
 
-def ours(adjust: bool) -> Draw:
-    """``sample`` with the step that its warm-up finds, or the law's own where there are walls."""
+def ours(adjust: bool = False, **more: Any) -> Draw:
+    """``sample`` with what its warm-up finds, or the law's own step where there are walls.
+
+    Args:
+        adjust: whether each step is tested.
+        more: other arguments of ``sample``.
+    """
 
     def draw(law: Law, amount: Amount) -> Tensor:
         shape = (3, 2) if "Stiefel" in law.name else (-1,)
@@ -95,6 +101,7 @@ def ours(adjust: bool) -> Draw:
                 adjust=adjust,
                 seed=amount.seed,
                 progress=False,
+                **more,
             )
         return trace["q"].flatten(2)
 

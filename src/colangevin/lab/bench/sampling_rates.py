@@ -12,6 +12,7 @@ from torch import Tensor
 from colangevin.lab.bench import constrained_samplers as constrained
 from colangevin.lab.bench import free_samplers as free
 from colangevin.lab.bench import known_laws as laws
+from colangevin.lab.bench import posterior_laws as posteriors
 from colangevin.lab.bench.contestant import Unavailable
 from colangevin.lab.bench.known_laws import Law
 from colangevin.lab.bench.record import Row
@@ -66,7 +67,11 @@ class SamplingWork:
     x: float | None = None
 
 
-LIBRARY = (Sampler(TUNED, ours(adjust=False), True), Sampler(TESTED, ours(adjust=True), True))
+LIBRARY = (Sampler(TUNED, ours(), True), Sampler(TESTED, ours(adjust=True), True))
+NO_METRIC = Sampler("cl.sample, metric=None", ours(metric=None), True)
+AT_ONE_SPEED = Sampler("cl.sample, microcanonical", ours(dynamics="microcanonical"), True)
+LONG_CHAINS, LONG_WARMUP, LONG = 32, 1500, 4500
+"""Of the posteriors, whose figures per gradient are of single chains."""
 OWN_STEP = 5e-4
 """Of OLLA's experiments in two dimensions."""
 
@@ -85,9 +90,9 @@ def _named(name: str, step: float) -> str:
 
 LAWS = (
     "von_mises_fisher", "torus", "stiefel", "circle", "quartic", "two_lobes", "planes", "gaussian",
-    "logistic",
+    "logistic", "german_credit", "brownian", "item_response",
 )  # fmt: skip
-"""Functions of ``known_laws``."""
+"""Functions of ``known_laws`` and ``posterior_laws``."""
 
 
 def work_s(sizes: Sizes) -> list[SamplingWork]:
@@ -105,19 +110,34 @@ def work_s(sizes: Sizes) -> list[SamplingWork]:
         (laws.quartic, [*LIBRARY[1:], mici, *flat]),
         (laws.two_lobes, [*LIBRARY[1:], *flat]),
         (laws.planes, [*LIBRARY[1:], *olla_rows((0.01, 0.04))[:2]]),
-        (laws.gaussian, [*LIBRARY, *nuts, sghmc]),
-        (laws.logistic, [*LIBRARY, *nuts, sghmc]),
+        (laws.gaussian, [*LIBRARY, NO_METRIC, AT_ONE_SPEED, *nuts, sghmc]),
+        (laws.logistic, [*LIBRARY, NO_METRIC, AT_ONE_SPEED, *nuts, sghmc]),
+        (posteriors.german_credit, [LIBRARY[0], AT_ONE_SPEED]),
+        (posteriors.brownian, [LIBRARY[0], AT_ONE_SPEED]),
+        (posteriors.item_response, [LIBRARY[0], AT_ONE_SPEED]),
     ]
     chosen = [(law, entries) for law, entries in made if law.__name__ in (sizes.laws or LAWS)]
     return [SamplingWork(law, entries, sizes) for law, entries in chosen]
 
 
-def measure(work: SamplingWork, seed: int, tick: Tick) -> list[Row]:
-    """All rows of a law, each of one call on one thread; what fails is noted in its row."""
-    law, sizes = work.make(), work.sizes
+def amount_for(law: Law, sizes: Sizes, seed: int) -> Amount:
+    """How much is drawn: of a posterior whose moments are known, fewer and longer chains."""
     amount = Amount(
         sizes.chains, sizes.warmup, sizes.draws, sizes.few_chains, sizes.few_draws, seed
     )
+    if not posteriors.is_one(law) or sizes.draws < Sizes.draws:
+        return amount
+    return replace(amount, chains=LONG_CHAINS, warmup=LONG_WARMUP, draws=LONG)
+
+
+def measure(work: SamplingWork, seed: int, tick: Tick) -> list[Row]:
+    """All rows of a law, each of one call on one thread; what fails is noted in its row."""
+    try:
+        law = work.make()
+    except Unavailable as missing:
+        label, name = work.entries[0].label, work.make.__name__.replace("_", " ")
+        return [Row(work.letter, label, work.entries[0].ours, name, note=str(missing))]
+    amount = amount_for(law, work.sizes, seed)
     rows = []
     with threads(1):
         for entry in work.entries:
@@ -165,6 +185,7 @@ def read(row: Row, law: Law, draws: Tensor) -> None:
     row.bias_error = 1.0 / math.sqrt(float(plain[worst]))
     row.chains, row.draws = draws.shape[0], draws.shape[1]
     row.violation = law.violation(draws.double().flatten(0, 1))
+    row.note = posteriors.note_of(law, values)
 
 
 def rate(row: Row) -> float | None:

@@ -9,9 +9,10 @@ from rich.console import Console
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, complain
 from colangevin.lab.cli.narrow_tables import terminal_table
 from colangevin.lab.experiments.browser_report import html_report
-from colangevin.lab.experiments.reproduction_page import details, verdict_counts
+from colangevin.lab.experiments.reproduction_page import details
 from colangevin.lab.experiments.reproduction_page import page as markdown_page
 from colangevin.lab.experiments.results import Results, headline, read_results, write_files
+from colangevin.lab.experiments.results import found as results_found
 from colangevin.lab.experiments.writing import write_text
 
 
@@ -53,7 +54,7 @@ def write_report(found: list[Results], directory: Path) -> list[Path]:
 
 
 def print_results(results: Results, console: Console) -> None:
-    """Print the table and how many claims are reproduced."""
+    """Print the table and the verdicts."""
     console.print(headline(results), markup=False, highlight=False)
     if results.missing:
         names = ", ".join(results.missing)
@@ -62,9 +63,9 @@ def print_results(results: Results, console: Console) -> None:
         table = terminal_table(results.table.columns, results.table.rows, console.width)
         console.print(table, markup=False)
     if results.trial:
-        console.print(f"Scale {results.scale}: too little to judge the paper's claims.")
+        console.print(f"Scale {results.scale}: too little to judge the source's claims.")
     elif results.claims:
-        console.print(f"The paper's claims: {verdict_counts(results)}.", highlight=False)
+        console.print(results_found(results), markup=False, highlight=False)
 
 
 def say_written(paths: list[Path], console: Console) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,13 +11,8 @@ from torch import Tensor
 from colangevin import diagnostics
 from colangevin.diagnostics.labellers import Spread
 from colangevin.lab.experiments import boundary_certainty
-from colangevin.lab.experiments.experiment import (
-    NOT_REPRODUCED,
-    ORDERING,
-    REPRODUCED,
-    Claim,
-    Table,
-)
+from colangevin.lab.experiments.comparing import undecided
+from colangevin.lab.experiments.experiment import UNDECIDED, Answer, Claim, Table
 from colangevin.lab.experiments.job_log import unpack
 from colangevin.lab.experiments.records import Record, Records, mean_std
 
@@ -30,6 +24,7 @@ FALLS, RISES = (-1, -1), (1, 1)
 """From the first target to the second, and from there to the third."""
 CLEAR = 0.5
 """The least probability that the reference gives to each of the ten digits; the limit is ours."""
+ONE_SET = boundary_certainty.ONE_SET
 WORDS = {"diverse": "different kinds", **boundary_certainty.KINDS}
 KINDS = {
     "A: networks disagree, reference agrees": "A",
@@ -167,28 +162,13 @@ def claims(records: Records) -> list[Claim]:
     for record in records.values():
         found = rows_of(record)
         diverse = {target: rows[0] for target, rows in found["diverse"].items()}
-        missed = _missed(record)
-        made += [claim.reduced(missed) for claim in _numbers(diverse)]
-        people = f"the reference are {len(reference_of(record))} networks, no people"
-        how = "; ".join(filter(None, (people, missed)))
-        later = [*_types(diverse), *_softmax(diverse), *_kinds(found), *_certainties(record)]
-        made += [claim.reduced(how) for claim in later]
+        made += [*_numbers(diverse), *_types(diverse), *_softmax(diverse)]
+        made += [*_kinds(found), *_certainties(record)]
         least = min(record.final["clear"])
         if least < CLEAR:
             why = f"the images are no digits: one has a probability of {least:.2f} only"
-            return [claim.unmeasured(why) for claim in made]
+            return [claim.incomparable(why) for claim in made]
     return made
-
-
-def _missed(record: Record) -> str:
-    """How many networks did not come near their targets, and the size of the generator."""
-    settings = record.settings
-    words = [f"DCGAN of size {settings['features']}, {settings['forger_steps']:,} steps"]
-    for target, own in record.final["groups"]["diverse"].items():
-        far = own["hit"].count(False)
-        if far:
-            words.append(f"not near {target} %: {far} of {len(own['hit'])} networks")
-    return "; ".join(words)
 
 
 def _goes(course: Sequence[float], ways: Sequence[int]) -> bool:
@@ -200,26 +180,24 @@ def _goes(course: Sequence[float], ways: Sequence[int]) -> bool:
 def _course(text: str, values: Mapping[str, float], ways: Sequence[int], stated: str) -> Claim:
     """The claim that something falls or rises with the target accuracy, at every step."""
     course = list(values.values())
-    verdict = REPRODUCED if _goes(course, ways) else NOT_REPRODUCED
     ours = ", ".join(f"{value:.1f}" for value in course)
-    return Claim(text, stated, ours, verdict, "" if verdict == REPRODUCED else "not at every step")
+    why = "as stated at every step" if _goes(course, ways) else "not as stated at every step"
+    return undecided(text, stated, ours, ONE_SET, why)
 
 
 def _numbers(diverse: Mapping[str, Row]) -> list[Claim]:
     """Table 6.6, as far as it needs no people."""
     stated = {"97.5": (11.3, 2.9, 28.5), "98": (8.5, 2.3, 21.8), "98.5": (7.4, 1.8, 18.2)}
     pairs = {target: row.two.mean for target, row in diverse.items()}
-    ordered, made = _goes(list(pairs.values()), FALLS), []
+    made = []
     for target, row in diverse.items():
         if target not in stated or row.wrong.size != 9:
             continue
         mean, deviation, _ = stated[target]
-        near = abs(row.two.mean - mean) <= 2 * math.hypot(row.two.deviation, deviation)
         ours = f"{row.two.mean:.1f} ± {row.two.deviation:.1f}"
         text = f"images on which two of nine networks disagree, at {target} %, %"
-        verdict = (REPRODUCED if near else ORDERING) if ordered else NOT_REPRODUCED
-        why = "" if ordered else "not ordered as in the thesis"
-        made.append(Claim(text, f"{mean} ± {deviation}", ours, verdict, why))
+        number = Answer(UNDECIDED, ONE_SET)
+        made.append(Claim(text, f"{mean} ± {deviation}", ours, number=number))
     text = "two networks disagree: falls with the test accuracy, %"
     made.append(_course(text, pairs, FALLS, "11.3, 8.5, 7.4"))
     every = {target: row.all for target, row in diverse.items()}
@@ -254,11 +232,9 @@ def _softmax(diverse: Mapping[str, Row]) -> list[Claim]:
             if row.softmax[best].size and row.softmax[other].size
         ]
         if pairs:
-            more = sum(a > b for a, b in pairs)
-            verdict = REPRODUCED if more == len(pairs) else NOT_REPRODUCED
             ours = "; ".join(f"{a:.2f} and {b:.2f}" for a, b in pairs)
             text = f"largest softmax is higher on type {best} than on type A"
-            made.append(Claim(text, stated, ours, verdict))
+            made.append(undecided(text, stated, ours, ONE_SET))
     return made
 
 
@@ -298,7 +274,7 @@ def _perceptrons(means: Mapping[str, Mapping[str, float]], kind: str, sign: int)
     names = ", ".join(WORDS[group] for group in others)
     text = f"MLPs have the {'fewest' if kind == 'A' else 'most'} images of type {kind}"
     ours = f"in {right} of {len(gains)} comparisons with {names}"
-    return Claim(text, "always", ours, REPRODUCED if right == len(gains) else NOT_REPRODUCED)
+    return undecided(text, "always", ours, ONE_SET)
 
 
 def _certainties(record: Record) -> list[Claim]:

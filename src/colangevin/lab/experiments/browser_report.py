@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from colangevin.lab.experiments.reproduction_page import machines, verdict_counts
-from colangevin.lab.experiments.results import Results, headline
-from colangevin.lab.experiments.wording import duration
+from colangevin.lab.experiments.experiment import VERDICTS, Answer
+from colangevin.lab.experiments.reproduction_page import machines
+from colangevin.lab.experiments.results import Results, headline, verdict_counts
+from colangevin.lab.experiments.results import found as results_found
+from colangevin.lab.experiments.wording import duration, sentence
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1c1e21; --soft: #5c6370; --back: #fbfbfa;
@@ -41,17 +43,12 @@ figure { margin: 1rem 0; width: fit-content; max-width: 100%;
 figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
 figcaption { color: #5c6370; font-size: .85rem; text-align: center; padding-top: .3rem; }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }
-.reproduced { color: var(--good); font-weight: 600; }
-.ordering { color: var(--part); font-weight: 600; }
-.not { color: var(--bad); font-weight: 600; } .none { color: var(--soft); }
+.yes { color: var(--good); font-weight: 600; } .no { color: var(--bad); font-weight: 600; }
+.part { color: var(--part); font-weight: 600; } .none { color: var(--soft); }
 """
 
-CLASSES = {
-    "reproduced": "reproduced",
-    "reproduced in ordering only": "ordering",
-    "not reproduced": "not",
-    "not measured": "none",
-}
+KINDS = ("number", "order")
+CLASSES = dict(zip(VERDICTS, ("yes", "no", "part", "none"), strict=True))
 
 
 def html_report(found: Sequence[tuple[Results, Sequence[Path]]]) -> str:
@@ -94,21 +91,25 @@ def _overview(found: Sequence[Results]) -> str:
             results.experiment.source,
             results.scale,
             duration(results.records.seconds),
-            verdict_counts(results),
+            *(verdict_counts(getattr(claim, kind) for claim in results.claims) for kind in KINDS),
         ]
         rows.append([f'<a href="#{name}">{name}</a>', *map(escape, cells)])
-    return _table(["experiment", "source", "scale", "wall-clock", "verdicts"], rows)
+    return _table(["experiment", "source", "scale", "wall-clock", *KINDS], rows)
 
 
 def _section(results: Results, pictures: Sequence[Path]) -> str:
     parts = [
         f"<p>{escape(headline(results))}</p>\n",
+        _said("Claimed", results.experiment.claimed),
+        _said("Found", "" if results.trial else results_found(results)),
+        _said("Ours", results.experiment.ours),
         f"<pre>{escape(results.command)}</pre>\n",
         _incomplete(results),
         *map(_picture, pictures),
         "<h3>Results</h3>\n" if results.table.rows else "",
         _escaped_table(results.table.columns, results.table.rows) if results.table.rows else "",
         _claims(results),
+        _said("More on the settings", results.experiment.note),
         _jobs(results),
     ]
     return "".join(parts)
@@ -133,13 +134,27 @@ def _picture(path: Path) -> str:
 def _claims(results: Results) -> str:
     if not results.claims:
         return ""
-    rows = []
-    for claim in results.claims:
-        verdict = f'<span class="{CLASSES[claim.verdict]}">{escape(claim.verdict)}</span>'
-        text = [escape(cell) for cell in (claim.text, claim.paper, claim.ours)]
-        rows.append([*text, verdict, escape(claim.why)])
-    table = _table(["what", "paper", "ours", "verdict", "why"], rows)
-    return f"<h3>What the paper states</h3>\n{table}"
+    rows = [
+        [
+            *map(escape, (claim.text, claim.source, claim.ours)),
+            *(_verdict(getattr(claim, kind)) for kind in KINDS),
+            escape(claim.why),
+        ]
+        for claim in results.claims
+    ]
+    table = _table(["what", "source", "ours", *KINDS, "why"], rows)
+    return f"<h3>What the source states</h3>\n{table}"
+
+
+def _verdict(answer: Answer | None) -> str:
+    if answer is None:
+        return "–"
+    kind = CLASSES[answer.verdict]
+    return f'<span class="{kind}">{escape(str(answer))}</span>'
+
+
+def _said(word: str, text: str) -> str:
+    return f"<p><b>{word}.</b> {escape(sentence(text))}</p>\n" if text else ""
 
 
 def _jobs(results: Results) -> str:

@@ -1,23 +1,27 @@
-"""Verdicts on what the paper states: orderings, and numbers with standard deviations."""
+"""Verdicts on what a source states, by one rule for numbers and one for orders.
+
+A number is *yes* if ours and the stated one are no further apart than Student's 95 % interval of
+our mean and half a unit of the last printed digit; else it is *no*. An order, or an effect, is
+*yes* if a two-sided test finds it with p < 0.05, *no* if the test finds the opposite, and
+*undecided* in between. Fewer than five runs decide nothing.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import NamedTuple
 
-from colangevin.lab.experiments.experiment import (
-    NOT_MEASURED,
-    NOT_REPRODUCED,
-    ORDERING,
-    REPRODUCED,
-    Claim,
-)
+from colangevin.lab.experiments.experiment import NO, UNDECIDED, YES, Answer, Claim
 from colangevin.lab.experiments.records import Record, mean_std, summary
+from colangevin.lab.experiments.significance import LEAST, LEVEL, Lead, level, paired, signs, welch
 
 CHANCE = 0.15
 """Accuracy, among ten classes, up to which nothing has been learnt."""
+COIN = 60.0
+"""The same in per cent, between two classes."""
 
 
 class Measured(NamedTuple):
@@ -42,6 +46,7 @@ class Quantity:
         factor: to multiply it with.
         digits: after the point.
         late: whether it is the mean over the last tenth of the measurements, see :func:`late`.
+        chance: up to which nothing has been learnt; networks that are all there decide nothing.
     """
 
     key: str
@@ -50,6 +55,7 @@ class Quantity:
     factor: float = 1.0
     digits: int = 2
     late: bool = False
+    chance: float | None = None
 
     def of(self, record: Record) -> Measured:
         """What a method reached.
@@ -71,7 +77,14 @@ class Quantity:
     def ahead(self, best: Record, *others: Record) -> Claim:
         """The claim that one method is better than others."""
         methods = [self.of(other) for other in others]
-        return ahead(self.label, self.of(best), methods, sign=self.sign, digits=self.digits)
+        return ahead(
+            self.label,
+            self.of(best),
+            methods,
+            sign=self.sign,
+            digits=self.digits,
+            chance=self.chance,
+        )
 
 
 def late(record: Record, key: str, factor: float = 1.0) -> list[float]:
@@ -105,192 +118,238 @@ def over_time(record: Record, key: str, factor: float = 1.0, last: int = 0) -> l
     return [factor * math.fsum(run) / len(series) for run in zip(*series, strict=True)]
 
 
-class Lead(NamedTuple):
-    """By how much a method is better than another, over the runs that both have.
+def lead(
+    best: Measured, other: Measured, sign: int = 1, *, shared: bool = True, exact: bool = False
+) -> Lead:
+    """Compare two methods.
 
     Runs of the same seed share their data, first weights and batches, so that they are compared
-    one by one. Where a method has runs that the other has not, the means of all runs must have
-    the same order: a few runs in common could be the lucky ones.
-
-    Attributes:
-        by: mean of the differences.
-        error: its standard error; NaN if there are fewer than two runs.
-        wins: runs in which it is better; None if runs have no seed in common.
-        runs: how many were compared.
-        lost: runs in which it diverged and the other did not.
-        more: runs that only one of the two has.
-        means: difference of the means of all runs, if it is another than ``by``.
-    """
-
-    by: float
-    error: float
-    wins: int | None
-    runs: int
-    lost: int = 0
-    more: int = 0
-    means: float = math.inf
-
-    @property
-    def there(self) -> bool:
-        """Whether it is better, in the runs that both have and in the means of all runs."""
-        return self.by > 0 and self.means > 0
-
-    @property
-    def clear(self) -> bool:
-        """Whether it is better by more than two standard errors, and in no run diverged alone."""
-        return self.there and self.by > 2 * self.error and not self.lost
-
-    def text(self, digits: int) -> str:
-        """The lead in words; nothing where none was compared, or one of one."""
-        if not self.runs or (self.runs == 1 and not self.more):
-            return ""
-        by = f"{self.by:+.{digits}f}"
-        by += f" ± {self.error:.{digits}f} (standard error)" if self.runs > 1 else ""
-        if self.wins is None:
-            return f" ({by})"
-        runs = f"{self.runs} run{'' if self.runs == 1 else 's'}"
-        runs += " that both have" if self.more else ""
-        lost = f", diverged alone in {self.lost}" if self.lost else ""
-        but = ", but not in the means of all runs" if self.by > 0 and not self.there else ""
-        return f" ({by}, better in {self.wins} of {runs}{lost}{but})"
-
-
-def lead(best: Measured, other: Measured, sign: int = 1) -> Lead:
-    """Compare two methods run by run; one whose runs all diverged is behind.
+    one by one, by Student's t. If one method has more runs than the other, all runs are compared by
+    their means (Welch's t). A run that diverged is the worse one, and only a sign test is left.
 
     Args:
         best: the method that should be ahead.
         other: another.
         sign: 1 if more is better, -1 if less is.
+        shared: whether runs share seeds.
+        exact: whether to use the sign test in any case, for values without a mean.
 
     Example:
         >>> lead(Measured("A", [9.0, 9.2, 9.5]), Measured("B", [8.0, 8.2, 8.6])).text(2)
-        ' (+0.97 ± 0.03 (standard error), better in 3 of 3 runs)'
+        ' (+0.97 ± 0.03, better in 3 of 3, p = 0.0012)'
     """
     pairs = list(zip(best.values, other.values, strict=False))
-    gains = [sign * (a - b) for a, b in pairs]
-    lost = sum(math.isfinite(b) and not math.isfinite(a) for a, b in pairs)
-    mean, deviation, count = mean_std(gains)
-    (level, _, left), (its_level, _, its_left) = mean_std(best.values), mean_std(other.values)
-    if count:
-        error, wins = deviation / math.sqrt(count), sum(gain > 0 for gain in gains)
-        more = left + its_left - 2 * count
-        means = sign * (level - its_level) if more else math.inf
-        return Lead(mean, error, wins, count, lost, more, means)
-    if left and its_left:  # but no run of both
-        return Lead(math.nan, math.nan, 0, 0, lost)
-    return Lead(math.inf if left else -math.inf, 0.0, 0, 0)
+    gains = [_gain(sign * a, sign * b) for a, b in pairs if math.isfinite(a) or math.isfinite(b)]
+    if exact or not all(map(math.isfinite, gains)):
+        return signs(gains)
+    if shared and len(best.values) == len(other.values):
+        return paired(gains)
+    return welch([sign * a for a in best.values], [sign * b for b in other.values])
+
+
+def _gain(best: float, other: float) -> float:
+    """A difference; infinite if one of the two diverged."""
+    if math.isfinite(best) and math.isfinite(other):
+        return best - other
+    return math.inf if math.isfinite(best) else -math.inf
 
 
 def lead_of_means(best: Measured, other: Measured) -> Lead:
-    """Compare the means of two methods whose runs have other seeds; more is better.
+    """Compare two methods whose runs have other seeds; more is better.
 
     Example:
         >>> lead_of_means(Measured("A", [9.0, 9.2, 9.4]), Measured("B", [8.0, 8.2, 8.4])).text(2)
-        ' (+1.00 ± 0.16 (standard error))'
+        ' (+1.00 ± 0.16, p = 0.0036)'
     """
-    (mean, deviation, count), (level, spread, runs) = map(mean_std, (best.values, other.values))
-    errors = [own / math.sqrt(max(1, n)) for own, n in ((deviation, count), (spread, runs))]
-    return Lead(mean - level, math.hypot(*errors), None, min(count, runs))
+    return lead(best, other, shared=False)
 
 
-def verdict(leads: Iterable[Lead]) -> str:
-    """Whether leads that the paper states are there: clearly, by their means only, or not.
+def answer(leads: Sequence[Lead]) -> Answer:
+    """Whether all leads that the source states are there; one that is reversed is enough for no.
+
+    The p of a no is multiplied with the number of comparisons, of which it is the least.
 
     Example:
-        >>> verdict([Lead(1.0, 0.1, 3, 3), Lead(1.0, 0.8, 2, 3)])
-        'reproduced in ordering only'
+        >>> str(answer([paired([1.0, 1.1, 1.2, 0.9, 1.0]), paired([1.0, -1.1, 1.2, 0.9, -1.0])]))
+        'undecided (paired t, n = 5, p = 0.72)'
     """
-    found = list(leads)
-    if not all(one.there for one in found):
-        return NOT_REPRODUCED
-    return REPRODUCED if all(one.clear for one in found) else ORDERING
+    if all(one.clear for one in leads):
+        return Answer(YES, max(leads, key=lambda one: one.chance()).said())
+    behind = [one for one in leads if one.way < 0 and one.runs >= LEAST]
+    worst = min(behind, key=lambda one: one.chance(), default=None)
+    if worst is not None and len(leads) * worst.chance() < LEVEL:
+        return Answer(NO, f"reversed: {worst.said(times=len(leads))}")
+    fewest = min(one.runs for one in leads)
+    if fewest < LEAST:
+        return Answer(UNDECIDED, f"n = {fewest}")
+    weak = max((one for one in leads if not one.clear), key=lambda one: one.chance())
+    return Answer(UNDECIDED, weak.said())
 
 
 def ahead(
-    text: str, best: Measured, others: Sequence[Measured], *, sign: int = 1, digits: int = 2
+    text: str,
+    best: Measured,
+    others: Sequence[Measured],
+    *,
+    sign: int = 1,
+    digits: int = 2,
+    chance: float | None = None,
+    shared: bool = True,
+    exact: bool = False,
 ) -> Claim:
     """The claim that one method is above all others, or below them.
 
-    It is reproduced if the method is better by more than two standard errors, in ordering only
-    if it is better by less.
-
     Args:
         text: what is measured.
-        best: the method that the paper has ahead.
-        others: the methods that it is ahead of.
+        best: the method that the source has ahead.
+        others: the methods that it is ahead of; at least one.
         sign: 1 if more is better, -1 if less is.
         digits: of the numbers.
+        chance: up to which nothing has been learnt, see :class:`Quantity`.
+        shared: as in :func:`lead`.
+        exact: likewise.
 
     Example:
-        >>> ahead("accuracy", Measured("A", [9.0, 9.1]), [Measured("B", [8.0, 8.2])]).verdict
-        'reproduced'
+        >>> runs = [9.0, 9.1, 9.2, 9.1, 9.0]
+        >>> claim = ahead("accuracy", Measured("A", runs), [Measured("B", [8.0] * 5)])
+        >>> claim.source, str(claim.order)
+        ('A > B', 'yes (paired t, n = 5, p = 8.6e-06)')
     """
-    relation = ">" if sign > 0 else "<"
-    paper = f"{best.label} {relation} {'; '.join(other.label for other in others)}"
+    source = f"{best.label} {'>' if sign > 0 else '<'} {'; '.join(one.label for one in others)}"
     ours = "; ".join(f"{one.label} {one.text(digits)}" for one in (best, *others))
-    leads = {other.label: lead(best, other, sign) for other in others}
-    if not leads:
-        return Claim(text, paper, ours, NOT_MEASURED)
-    found = verdict(leads.values())
-    short = [k for k, v in leads.items() if not (v.there if found == NOT_REPRODUCED else v.clear)]
-    compared = {label: f"{label}{one.text(digits)}" for label, one in leads.items()}
-    why = f"{_SHORT[found]} {'; '.join(compared[label] for label in short)}" if short else ""
-    # The means that are printed do not show what was compared if one method has more runs.
-    partly = [label for label, one in leads.items() if one.more and label not in short]
-    ours = "; ".join([ours, *(f"against {compared[label]}" for label in partly)])
-    return Claim(text, paper, ours, found, why)
-
-
-_SHORT = {
-    NOT_REPRODUCED: "not ahead of",
-    ORDERING: "not shown to be two standard errors ahead of",
-}
+    leads = {one.label: lead(best, one, sign, shared=shared, exact=exact) for one in others}
+    found = answer(list(leads.values()))
+    short = [f"{k}{v.text(digits)}" for k, v in leads.items() if not v.clear]
+    why = f"not shown to be ahead of {'; '.join(short)}" if short else ""
+    claim = Claim(text, source, ours, order=found, why=why)
+    means = [mean_std(one.values)[0] for one in (best, *others)]
+    if chance is not None and not any(mean > chance for mean in means):
+        return claim.incomparable(f"no method is above {chance:g}, where nothing is learnt")
+    return claim
 
 
 def number(
-    text: str,
-    paper: tuple[float, float | None],
-    ours: Measured,
-    ordered: bool,
-    *,
-    digits: int = 2,
-    why: str = "",
+    text: str, stated: str, ours: Measured, *, digits: int = 2, why: str = "", error: str = ""
 ) -> Claim:
-    """The claim that a number has the paper's value.
-
-    It is reproduced if the means are within two standard deviations of both together and the
-    methods are ordered as in the paper; in ordering only if just the latter holds.
+    """The claim that a number has the source's value.
 
     Args:
         text: what is measured.
-        paper: the paper's value and standard deviation; one that it does not state is taken to
-            be as large as that of the runs.
+        stated: the number as it is printed, such as ``87.60``; what follows it is shown only.
         ours: the runs.
-        ordered: whether the method is where the paper has it among the others.
-        digits: of the numbers.
+        digits: of our numbers.
         why: what is known about a difference, added where there is one.
+        error: what makes our runs tell nothing about the error; nothing can be decided then.
 
     Example:
-        >>> number("accuracy", (87.6, 0.1), Measured("A", [87.5, 87.6]), ordered=True).verdict
-        'reproduced'
+        >>> ours = Measured("A", [87.5, 87.6, 87.6, 87.5, 87.6])
+        >>> [number("x", stated, ours).number.verdict for stated in ("87.60 ± 0.1", "87.70")]
+        ['yes', 'no']
     """
-    value, spread = paper
-    stated = f"{value:g}" if spread is None else f"{value:.2f} ± {spread:.2f}"
-    mean, deviation, count = mean_std(ours.values)
-    if not count:
-        return Claim(text, stated, ours.text(digits), NOT_REPRODUCED, "every run diverged")
-    own = _known(deviation)
-    both = math.hypot(own, own if spread is None else spread)
-    if abs(mean - value) <= 2 * both and ordered:
-        return Claim(text, stated, ours.text(digits), REPRODUCED)
-    apart = f"{mean - value:+.{digits}f} from the paper's"
-    if both:
-        apart += f", {abs(mean - value) / both:.1f} standard deviations"
-    apart += "" if ordered else "; not ordered as in the paper"
-    verdict = ORDERING if ordered else NOT_REPRODUCED
-    return Claim(text, stated, ours.text(digits), verdict, f"{apart}; {why}" if why else apart)
+    printed = Decimal(stated.split()[0])
+    apart = mean_std(ours.values)[0] - float(printed)
+    slack = 0.5 * 10.0 ** int(printed.as_tuple().exponent)
+    found = level(ours.values)
+    gone = len(ours.values) - found.runs
+    if error or gone or found.runs < LEAST:
+        reason = error or (f"{gone} runs diverged" if gone else f"n = {found.runs}")
+        verdict = Answer(UNDECIDED, reason)
+    else:
+        nearest = float(printed) + math.copysign(min(slack, abs(apart)), apart)
+        near = found.chance(nearest) >= LEVEL
+        verdict = Answer(YES if near else NO, found.said(nearest))
+    told = "" if verdict.verdict == YES or not math.isfinite(apart) else f"{apart:+.{digits}f}"
+    reasons = [told and f"{told} from the stated", told and why]
+    return Claim(text, stated, ours.text(digits), verdict, why="; ".join(filter(None, reasons)))
 
 
-def _known(deviation: float) -> float:
-    return deviation if math.isfinite(deviation) else 0.0
+def within(found: Lead, low: float = -math.inf, high: float = math.inf) -> Answer:
+    """Whether a mean lies between two bounds: its 95 % interval inside, outside, or on both sides.
+
+    Example:
+        >>> runs = level([1.0, 1.1, 1.2, 0.9, 1.0])
+        >>> [within(runs, *bounds).verdict for bounds in ((0.5, 2.0), (1.5, 2.0), (1.0, 2.0))]
+        ['yes', 'no', 'undecided']
+    """
+    if found.runs < LEAST:
+        return Answer(UNDECIDED, f"n = {found.runs}")
+    outside = [bound for bound, way in ((low, -1), (high, 1)) if way * (found.by - bound) > 0]
+    finite = outside or [bound for bound in (low, high) if math.isfinite(bound)]
+    nearest = max(finite, key=found.chance)
+    if found.chance(nearest) >= LEVEL:
+        return Answer(UNDECIDED, found.said(nearest))
+    return Answer(NO if outside else YES, found.said(nearest))
+
+
+def inside(
+    text: str,
+    stated: str,
+    ours: Measured,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    digits: int = 1,
+    why: str = "",
+) -> Claim:
+    """The claim that a mean lies between bounds, where the source has words and no number.
+
+    Example:
+        >>> inside("x", "rises", Measured("", [1.0, 1.1, 1.2, 0.9, 1.0]), low=0.5).why
+        'taken as above 0.5'
+    """
+    bounds = {"above": low, "below": high}
+    said = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+    found = level(ours.values)
+    gone = len(ours.values) - found.runs
+    order = Answer(UNDECIDED, f"{gone} runs diverged") if gone else within(found, low, high)
+    taken = f"taken as {' and '.join(said)}"
+    return Claim(
+        text, stated, ours.text(digits), order=order, why=f"{taken}; {why}" if why else taken
+    )
+
+
+def most(text: str, stated: str, right: int, runs: int, ours: str = "") -> Claim:
+    """The claim that runs have a property, taken as: most of them have it, by a sign test.
+
+    Example:
+        >>> [most("x", "barrier", k, 10).order.verdict for k in (10, 7, 1)]
+        ['yes', 'undecided', 'no']
+    """
+    found = signs([1.0] * right + [-1.0] * (runs - right))
+    why = f"in {right} of {runs} runs"
+    return Claim(text, stated, ours or why, order=answer([found]), why=why if ours else "")
+
+
+def computed(text: str, stated: str, ours: str, holds: bool, why: str = "") -> Claim:
+    """A claim that is calculated without chance.
+
+    Example:
+        >>> str(computed("largest eigenvalue", "above 1", "1.18", holds=True).order)
+        'yes (computed, no chance in it)'
+    """
+    return Claim(text, stated, ours, order=Answer(YES if holds else NO, SURE), why=why)
+
+
+def undecided(text: str, stated: str, ours: str, reason: str, why: str = "") -> Claim:
+    """A claim on an order that the records cannot decide, and the reason.
+
+    Example:
+        >>> str(undecided("time of a step", "less", "0.54", "one measurement").order)
+        'undecided (one measurement)'
+    """
+    return Claim(text, stated, ours, order=Answer(UNDECIDED, reason), why=why)
+
+
+SURE = "computed, no chance in it"
+
+
+def spreads(ours: Measured) -> Measured:
+    """Distances of the runs from their median: their means compare variances (Brown and Forsythe).
+
+    Example:
+        >>> spreads(Measured("A", [1.0, 2.0, 5.0])).values
+        [1.0, 0.0, 3.0]
+    """
+    finite = sorted(value for value in ours.values if math.isfinite(value))
+    middle = (finite[(len(finite) - 1) // 2] + finite[len(finite) // 2]) / 2 if finite else 0.0
+    return Measured(ours.label, [abs(value - middle) for value in ours.values])

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from colangevin.lab.experiments import depth
-from colangevin.lab.experiments.comparing import Measured, ahead, late, lead, verdict
+from colangevin.lab.experiments.comparing import COIN, Measured, ahead, late
 from colangevin.lab.experiments.depth_plot import accuracies, draw_curves, draw_grid
 from colangevin.lab.experiments.experiment import (
-    NOT_REPRODUCED,
     Claim,
     Experiment,
     Job,
@@ -118,27 +117,21 @@ def claims(records: Records) -> list[Claim]:
         others = [measured for record in soft for measured in _measured(record).values()]
         where = f"with {layers} hidden layers"
         text = f"test accuracy {where} against all penalties and steps, %"
-        found += [ahead(text, best, others, digits=1), _best_step(soft, where)]
+        found += [ahead(text, best, others, digits=1, chance=COIN), *_best_step(soft, where)]
     return found
 
 
-def _best_step(soft: list[Record], where: str) -> Claim:
-    """Whether the best step size becomes smaller as the penalty grows.
-
-    It is sure if the strongest penalty's best step is clearly better for it than the weakest's.
-    """
+def _best_step(soft: list[Record], where: str) -> list[Claim]:
+    """The strongest penalty does better with a smaller step than with the weakest one's best."""
     ranked = sorted(soft, key=lambda record: float(record.settings["penalty"]))
-    found = [_measured(record) for record in ranked]
-    steps = [max(own, key=lambda step: _rank(own[step])) for own in found]
-    name, paper = f"best step size {where}, by penalty strength", "smaller for larger penalties"
-    listed = zip(ranked, steps, strict=True)
-    ours = ", ".join(f"{record.settings['label']}: h = {step:g}" for record, step in listed)
-    if steps != sorted(steps, reverse=True) or steps[0] == steps[-1]:
-        why = "the best step size does not fall as the penalty grows"
-        return Claim(name, paper, ours, NOT_REPRODUCED, why)
-    gain = lead(found[-1][steps[-1]], found[-1][steps[0]])
-    why = "" if gain.clear else f"the gain is not clear{gain.text(1)}"
-    return Claim(name, paper, ours, verdict([gain]), why)
+    weak, strong = _measured(ranked[0]), _measured(ranked[-1])
+    usual = max(weak, key=lambda step: _rank(weak[step]))
+    smaller = [step for step in strong if step < usual]
+    if not smaller or len(ranked) < 2:
+        return []
+    best = max(smaller, key=lambda step: _rank(strong[step]))
+    text = f"test accuracy {where}: a large penalty needs a smaller step, %"
+    return [ahead(text, strong[best], [strong[usual]], digits=1, chance=COIN)]
 
 
 def _rank(method: Measured) -> float:
@@ -152,6 +145,22 @@ EXPERIMENT = Experiment(
     title="soft orthogonality by penalties and step sizes on the four-turn spiral",
     phrase="orthogonality by a penalty instead",
     source="figure 5 (thesis: 4.5)",
+    claimed=(
+        "no penalty strength and step size reaches the accuracy of orthogonal weights, and "
+        "large penalties need small steps"
+    ),
+    ours=(
+        "1,000 epochs, the grid of three penalties and three step sizes, and two depths: the "
+        "text states none of them"
+    ),
+    settings_stated=(
+        ("grid of penalties", "not in the text", "0.05, 0.5, 5"),
+        ("grid of step sizes", "not in the text", "0.1, 0.05, 0.02"),
+        ("hidden layers", "not in the text", "{depth}"),
+        ("epochs", "not stated", "{epochs}"),
+        ("network", "100 nodes a layer", "{hidden} nodes a layer"),
+        ("data", "500 training points, four turns", "{train_points}, every run its own"),
+    ),
     scales=SCALES,
     jobs=jobs,
     run=depth.run,

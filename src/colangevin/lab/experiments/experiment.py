@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,11 +17,8 @@ Settings: TypeAlias = Mapping[str, Any]
 
 SCALES = ("smoke", "laptop", "full", "paper")
 
-REPRODUCED = "reproduced"
-ORDERING = "reproduced in ordering only"
-NOT_REPRODUCED = "not reproduced"
-NOT_MEASURED = "not measured"
-VERDICTS = (REPRODUCED, ORDERING, NOT_REPRODUCED, NOT_MEASURED)
+YES, NO, UNDECIDED, NOT_COMPARABLE = "yes", "no", "undecided", "not comparable"
+VERDICTS = (YES, NO, UNDECIDED, NOT_COMPARABLE)
 
 
 @dataclass(frozen=True)
@@ -55,54 +52,90 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A number or an ordering that the paper states, and what was found.
+class Answer:
+    """A verdict, and by what.
 
     Attributes:
-        text: what is measured, such as ``test accuracy of C-SGLD, %``.
-        paper: the paper's value, ``97.3`` or ``C-SGD < SGD``.
-        ours: ours, ``96.8 ± 1.2 (100 runs)``.
         verdict: one of ``VERDICTS``.
-        why: what was found out where it is not reproduced.
+        by: the test with n and p, or the reason; every *yes* and *no* has one.
 
     Example:
-        >>> Claim("test accuracy of C-SGLD, %", "97.3", "96.8 ± 1.2 (100 runs)", "reproduced").why
-        ''
+        >>> str(Answer("yes", "paired t, n = 5, p = 0.01")), str(Answer("undecided"))
+        ('yes (paired t, n = 5, p = 0.01)', 'undecided')
+        >>> Answer("no")
+        Traceback (most recent call last):
+        ...
+        ValueError: a verdict of 'no' needs its test or its reason, got ''
     """
 
-    text: str
-    paper: str
-    ours: str
     verdict: str
-    why: str = ""
+    by: str = ""
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
             raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, got {self.verdict!r}")
+        if self.verdict in (YES, NO) and not self.by:
+            raise ValueError(
+                f"a verdict of {self.verdict!r} needs its test or its reason, got {self.by!r}"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.verdict} ({self.by})" if self.by else self.verdict
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the source states, and what was found: a number, an order, or both.
+
+    Attributes:
+        text: what is measured, such as ``test accuracy of C-SGLD, %``.
+        source: what the source states, ``97.3`` or ``C-SGD < SGD``.
+        ours: ours, ``96.8 ± 1.2 (100 runs)``.
+        number: whether the stated number is ours; None where none is stated.
+        order: whether the stated order, or effect, is there; None where none is stated.
+        why: what else was found out.
+
+    Example:
+        >>> claim = Claim("accuracy, %", "97", "97.1 (1 run)", number=Answer("undecided", "n = 1"))
+        >>> claim.order is None, claim.reduced("2 of 200 epochs").number.verdict
+        (True, 'not comparable')
+    """
+
+    text: str
+    source: str
+    ours: str
+    number: Answer | None = None
+    order: Answer | None = None
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        if self.number is None and self.order is None:
+            raise ValueError(f"a claim states a number or an order, got neither: {self.text!r}")
+
+    @property
+    def answers(self) -> list[Answer]:
+        """The one or two that there are."""
+        return [answer for answer in (self.number, self.order) if answer is not None]
 
     def reduced(self, how: str) -> Claim:
-        """The claim as a run can support it that is smaller than the paper's; ``how`` says so.
+        """The claim as a run can support it that is smaller than the source's; ``how`` says so.
 
-        Only a run at the paper's scale can reproduce a number or an effect. A smaller one can
-        show the same ordering of the methods.
-
-        Example:
-            >>> Claim("accuracy", "97", "97.1 (2 runs)", REPRODUCED).reduced("2 epochs").verdict
-            'reproduced in ordering only'
+        A number belongs to its setting. An order can be looked for in another one.
         """
-        if not how:
+        if not how or self.number is None or self.number.verdict == NOT_COMPARABLE:
             return self
-        verdict = ORDERING if self.verdict == REPRODUCED else self.verdict
-        return replace(self, verdict=verdict, why="; ".join(filter(None, (how, self.why))))
+        return replace(self, number=Answer(NOT_COMPARABLE, how))
 
-    def unmeasured(self, why: str) -> Claim:
-        """The claim without a verdict: the run cannot tell, and ``why`` says what it lacks.
+    def incomparable(self, why: str) -> Claim:
+        """The claim where no run could tell, whatever it found; ``why`` says what it lacks.
 
         Example:
-            >>> Claim("accuracy", "97", "10 (2 runs)", NOT_REPRODUCED).unmeasured("idle").verdict
-            'not measured'
+            >>> claim = Claim("x", "A > B", "A 50; B 51", order=Answer("no", "t, n = 5, p = 0.01"))
+            >>> str(claim.incomparable("both at chance").order)
+            'not comparable (both at chance)'
         """
-        return replace(self, verdict=NOT_MEASURED, why=why)
+        answer = Answer(NOT_COMPARABLE, why)
+        return replace(self, number=self.number and answer, order=self.order and answer)
 
 
 @dataclass(frozen=True)
@@ -125,13 +158,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One figure or table of the paper, in a few declarations.
+    """One figure or table of a source, in a few declarations.
 
     Attributes:
         name: as in ``cola reproduce NAME``.
         title: what it is, in one line.
         phrase: the same in few words, for a list.
-        source: where the paper has it, ``figures 1 and 2``.
+        source: where the paper or the thesis has it, ``figures 1 and 2``.
         scales: for each of ``SCALES``, the settings that all jobs share; ``runs`` among them.
             Jobs with a number of their own have it as ``runs`` of a setting that is a dictionary.
         jobs: from the settings of a scale, with ``scale``, ``runs`` and ``seed`` filled in, to
@@ -140,10 +173,17 @@ class Experiment:
             processes.
         figures: draws pictures from records alone, by name (without ``.png``).
         table: makes the table from records alone.
-        claims: compares the records with what the paper states.
+        claims: compares the records with what the source states.
         data: datasets that it reads, keys of ``colangevin.lab.experiments.datasets.LOADERS``.
         data_of: for scales that read other datasets than the rest, which.
-        note: how the scales differ from the paper, shown next to the results.
+        claimed: what the source states, in one sentence.
+        ours: what is ours, because the source does not state it or it was too much for us.
+        settings_stated: rows of what, stated and ours, the decisive first. ``{key}`` in the last
+            one stands for that setting of the records.
+        reduced: for scales with which records are shown and that are smaller than the source's
+            setting, by how much.
+        own_scale: the scale that has the source's setting.
+        note: more on the settings, shown below the results.
         times: for each scale, roughly how long it takes on two cores.
         gpus: whether its networks can be on a GPU.
 
@@ -163,9 +203,28 @@ class Experiment:
     data: tuple[str, ...] = ()
     data_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     phrase: str = ""
+    claimed: str = ""
+    ours: str = ""
+    settings_stated: Sequence[tuple[str, str, str]] = ()
+    reduced: Mapping[str, str] = field(default_factory=dict)
+    own_scale: str = "full"
     note: str = ""
     times: Mapping[str, str] = field(default_factory=dict)
     gpus: bool = False
+
+    def reduction(self, scale: str) -> str:
+        """By how much a scale is smaller than the source's setting; nothing for its own.
+
+        Where :attr:`reduced` does not say it, the plain settings are compared.
+        """
+        if scale in self.reduced:
+            return self.reduced[scale]
+        asked, whole = self.scales.get(scale, {}), self.scales.get(self.own_scale, {})
+        if scale == self.own_scale or asked.get("scale") == self.own_scale:
+            return ""
+        plain = {k: v for k, v in asked.items() if isinstance(v, int) and v != whole.get(k, v)}
+        words = [f"{k.replace('_', ' ')} {v:,} of {whole[k]:,}" for k, v in plain.items()]
+        return ", ".join(words) or f"the scale {scale}"
 
     def settings(self, scale: str, runs: int | None, seed: int) -> dict[str, Any]:
         """Settings of a scale, with ``scale``, ``runs`` and ``seed`` filled in."""

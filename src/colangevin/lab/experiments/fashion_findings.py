@@ -8,7 +8,7 @@ import numpy as np
 
 from colangevin.lab.experiments.comparing import Measured, ahead, number
 from colangevin.lab.experiments.curves import COLORS, band, factor_of, say_bands
-from colangevin.lab.experiments.experiment import NOT_MEASURED, Claim, Table
+from colangevin.lab.experiments.experiment import UNDECIDED, Answer, Claim, Table
 from colangevin.lab.experiments.records import Record, Records
 
 if TYPE_CHECKING:
@@ -119,28 +119,15 @@ def claims(records: Records) -> list[Claim]:
     for job, record in records.items():
         accuracy, loss = _stated(job, record)
         label, why = record.settings["label"], WHY.get(job, "")
-        for key, value, sign in (("test_accuracy", accuracy, 1), ("test_loss", loss, -1)):
+        for key, value in (("test_accuracy", accuracy), ("test_loss", loss)):
             if value is None:
                 continue
-            spread = ACCURACIES.get(job, (0.0, None))[1] if sign > 0 else None
+            spread = ACCURACIES.get(job, (0.0, None))[1] if key == "test_accuracy" else None
+            digits = 3 if key == "test_loss" else 2
+            stated = f"{value:.{2 if value > 1.2 else 3}f}" + (f" ± {spread:g}" if spread else "")
             ours = _measured(record, key)
-            ordered = _ordered(records, job, key, sign)
-            text = f"{LABELS[key]} of {label}"
-            claim = number(
-                text, (value, spread), ours, ordered, digits=2 if sign > 0 else 3, why=why
-            )
-            found.append(claim)
+            found.append(number(f"{LABELS[key]} of {label}", stated, ours, digits=digits, why=why))
     return found + _orderings(records) + _not_measured(records)
-
-
-def _ordered(records: Records, job: str, key: str, sign: int) -> bool:
-    """Whether c-CoLA-ud is ahead of SGD with momentum: of this one, or for itself of all."""
-    if job not in records or BEST not in records:
-        return False
-    ours = records.mean_std(job if job.startswith(BEST) else BEST, key)[0]
-    rivals = [name for name in records if not name.startswith(BEST)]
-    others = [records.mean_std(name, key)[0] for name in rivals if name == job or job not in rivals]
-    return all(sign * (ours - other) > 0 for other in others)
 
 
 def _not_measured(records: Records) -> list[Claim]:
@@ -153,8 +140,7 @@ def _not_measured(records: Records) -> list[Claim]:
             + (", WD 1e-4" if cell[2] else ""),
             f"{accuracy:.2f}, {loss:g}",
             "–",
-            NOT_MEASURED,
-            "the scale grid measures it",
+            number=Answer(UNDECIDED, "not run: the scale grid measures it"),
         )
         for cell, (accuracy, loss) in TABLE.items()
         if cell not in there

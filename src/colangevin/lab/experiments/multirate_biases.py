@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from colangevin.lab.experiments import multirate, partitioned
-from colangevin.lab.experiments.comparing import Quantity
+from colangevin.lab.experiments.comparing import COIN, Quantity
 from colangevin.lab.experiments.experiment import Claim, Experiment, Job, Settings, Table, seeds_of
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.partitioned_plot import draw_curves
@@ -225,7 +225,7 @@ def claims(records: Records) -> list[Claim]:
     stated = [("slow", "sgd"), ("slow", "large"), ("slow", "rare"), ("input", "sgd")]
     stated += [("input", "output"), ("slow", "output")]
     momentum = [(f"{best}-momentum", f"{other}-momentum") for best, other in stated]
-    return multirate.orderings(records, ACCURACY, stated + momentum)
+    return multirate.orderings(records, replace(ACCURACY, chance=COIN), stated + momentum)
 
 
 EXPERIMENT = Experiment(
@@ -233,6 +233,20 @@ EXPERIMENT = Experiment(
     title="biases on a slow scale, on the four-turn spiral",
     phrase="biases on a slow scale",
     source="thesis figures 5.9 to 5.11",
+    claimed=(
+        "slow biases, above all those of the first layer, raise the test accuracy on the "
+        "four-turn spiral"
+    ),
+    ours=(
+        "100 nodes, 1,000 points and 20,000 steps, which the captions do not give; with "
+        "momentum 0.9 the networks learn nothing here"
+    ),
+    settings_stated=(
+        ("nodes, points, steps", "not stated", "{hidden}, {train_points}, {steps}"),
+        ("momentum", "0.9 by section 5.9.3, none in the captions", "0 and 0.9"),
+        ("batch, k, slow h", "5 %, 5, 1", "{batch_size} points, 5, 1"),
+        ("runs", "5", "{runs}"),
+    ),
     scales=SCALES,
     jobs=jobs,
     run=run,

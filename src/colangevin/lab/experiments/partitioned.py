@@ -20,7 +20,7 @@ from colangevin.ensemble import Ensemble
 from colangevin.lab.data import Spiral, Trigonometric
 from colangevin.lab.experiments import ensembles, spiral
 from colangevin.lab.experiments.adam import AdamEnsemble
-from colangevin.lab.experiments.comparing import Quantity
+from colangevin.lab.experiments.comparing import COIN, Quantity
 from colangevin.lab.experiments.experiment import Job, Settings, seeds_of
 from colangevin.lab.experiments.job_log import Log
 from colangevin.lab.experiments.spiral import Points, accuracy, loss, measure
@@ -33,7 +33,7 @@ Observe: TypeAlias = Callable[[Ensemble], Mapping[str, Any] | None]
 
 TWO_TURNS = {"turns": 2.0}
 FOUR_TURNS = {"turns": 4.0}
-ACCURACY = Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0, digits=1)
+ACCURACY = Quantity("test_accuracy", "test accuracy, %", 1, factor=100.0, digits=1, chance=COIN)
 LOSS = Quantity("test_loss", "test loss", digits=3)
 LATE_ACCURACY = replace(ACCURACY, label="late test accuracy, %", late=True)
 LATE_LOSS = replace(LOSS, label="late test loss", late=True)

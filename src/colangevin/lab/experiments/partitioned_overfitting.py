@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from colangevin.lab.experiments import partitioned
-from colangevin.lab.experiments.comparing import Measured, ahead
+from colangevin.lab.experiments.comparing import Measured, ahead, inside
 from colangevin.lab.experiments.experiment import (
-    NOT_REPRODUCED,
-    ORDERING,
-    REPRODUCED,
     Claim,
     Experiment,
     Job,
@@ -112,40 +109,16 @@ def claims(records: Records) -> list[Claim]:
     """SGD's test loss rises; LOL's and AdLaLa's do not."""
     if "sgd" not in records:
         return []
-    sgd = Measured(records["sgd"].settings["label"], rise(records["sgd"]))
-    found = [
-        Claim(
-            "rise of SGD's test loss after its lowest value",
-            "rises",
-            sgd.text(3),
-            REPRODUCED if _rises(sgd) else NOT_REPRODUCED,
-            f"taken as more than {BAR}",
-        )
-    ]
+    rises = {name: Measured(own.settings["label"], rise(own)) for name, own in records.items()}
+    text = "rise of SGD's test loss after its lowest value"
+    found = [inside(text, "rises", rises["sgd"], low=BAR, digits=3)]
     for name in ("lol", "adlala"):
-        if name in records:
-            own = Measured(records[name].settings["label"], rise(records[name]))
-            found.append(_does_not(own, sgd))
+        if name in rises:
+            own = rises[name]
+            text = f"rise of {own.label}'s test loss after its lowest value"
+            found.append(inside(text, "does not rise", own, high=BAR, digits=3))
+            found.append(ahead("rise of the test loss", own, [rises["sgd"]], sign=-1, digits=3))
     return found
-
-
-def _rises(rises: Measured) -> bool:
-    """Whether a test loss rises, by more than the bar and than two standard errors."""
-    mean, deviation, runs = mean_std(rises.values)
-    return mean > max(BAR, 2 * deviation / max(runs, 1) ** 0.5)
-
-
-def _does_not(own: Measured, sgd: Measured) -> Claim:
-    """The claim that SGD's test loss rises, and that of a method does not."""
-    claim = ahead("rise of the test loss", own, [sgd], sign=-1, digits=3)
-    reasons = [claim.why] if claim.why else []
-    if mean_std(own.values)[0] > BAR:
-        reasons.append(f"it rises by more than {BAR}")
-    if not _rises(sgd):
-        reasons.append(f"SGD's does not rise by more than {BAR} either")
-    verdict = ORDERING if claim.verdict == REPRODUCED and reasons else claim.verdict
-    stated = f"{own.label}'s does not rise, SGD's does"
-    return Claim(claim.text, stated, claim.ours, verdict, "; ".join(reasons))
 
 
 EXPERIMENT = Experiment(
@@ -153,6 +126,16 @@ EXPERIMENT = Experiment(
     title="overfitting of SGD, Adam, LOL and AdLaLa on a noisy two-turn spiral",
     phrase="overfitting on a noisy spiral",
     source="thesis figure 3.13",
+    claimed="on few noisy points SGD's test loss rises in time, those of LOL and AdLaLa do not",
+    ours="batches of 5 %, 100,000 steps and 5 runs; a rise counts from 0.05 on",
+    settings_stated=(
+        ("steps", "not stated", "{steps}"),
+        ("batch", "not stated", "{batch_size} of {train_points}"),
+        ("runs", "not stated", "{runs}"),
+        ("what counts as a rise", "no number", "0.05"),
+        ("noise", "0.1", "0.1"),
+        ("nodes", "500", "{hidden}"),
+    ),
     scales=SCALES,
     jobs=jobs,
     run=partitioned.run,

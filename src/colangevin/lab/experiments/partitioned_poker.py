@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -241,9 +242,9 @@ def claims(records: Records) -> list[Claim]:
         own = _of(records, part)
         others = [own[name] for name in ("adam", "sgd") if name in own]
         if "adlala" in own and others:
-            claim = LATE_ACCURACY.ahead(own["adlala"], *others)
-            text = f"{claim.text}: {TITLES[part]}, AdLaLa against Adam and SGD with momentum"
-            found.append(Claim(text, claim.paper, claim.ours, claim.verdict, claim.why))
+            text = f"late test accuracy: {TITLES[part]}, AdLaLa against Adam and SGD-m, %"
+            quantity = replace(LATE_ACCURACY, label=text, chance=None)  # more than two classes
+            found.append(quantity.ahead(own["adlala"], *others))
     return found
 
 
@@ -252,6 +253,30 @@ EXPERIMENT = Experiment(
     title="AdLaLa beside Adam and SGD on poker hands and on a chess endgame",
     phrase="AdLaLa on poker hands and chess",
     source="thesis figures 3.18 and 3.19",
+    claimed=(
+        "AdLaLa reaches a higher test accuracy than Adam and SGD with momentum on poker hands "
+        "and on a chess endgame"
+    ),
+    ours=(
+        "attributes with mean 0 and deviation 1; both hidden layers of the chess network in "
+        "AdLaLa's first part (the authors' code: the first layer alone); hands drawn from the "
+        "rules; epochs and runs"
+    ),
+    settings_stated=(
+        ("attributes", "not stated", "mean 0, deviation 1"),
+        (
+            "AdLaLa's first part, chess",
+            "the first layer, in the authors' code",
+            "both hidden layers",
+        ),
+        (
+            "poker hands",
+            "UCI's file",
+            "drawn from the rules, without its 10 extra hands of the rarest classes",
+        ),
+        ("epochs", "not stated", "200 and {epochs}"),
+        ("runs", "not stated", "{runs}"),
+    ),
     scales=SCALES,
     jobs=jobs,
     run=run,

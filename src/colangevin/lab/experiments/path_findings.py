@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colangevin.diagnostics import LossPath
-from colangevin.lab.experiments.comparing import Measured, ahead
+from colangevin.lab.experiments.comparing import Measured, ahead, inside, most, number, within
 from colangevin.lab.experiments.curves import COLORS, STYLES, band, plain_logarithms, say_bands
-from colangevin.lab.experiments.experiment import (
-    NOT_REPRODUCED,
-    ORDERING,
-    REPRODUCED,
-    Claim,
-    Table,
-)
+from colangevin.lab.experiments.experiment import Claim, Table
 from colangevin.lab.experiments.records import Record, Records, mean_std
+from colangevin.lab.experiments.significance import paired
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -169,21 +164,16 @@ def _trigonometric(records: Records) -> list[Claim]:
 
 
 def _without(text: str, own: Mapping[str, Any]) -> Claim:
-    """The claim that no line has a barrier."""
-    verdict = REPRODUCED if set(own["shape"]) <= set(WITHOUT) else NOT_REPRODUCED
-    return Claim(text, "no barrier", shapes(own), verdict)
+    """The claim that lines have no barrier."""
+    right = sum(shape in WITHOUT for shape in own["shape"])
+    return most(text, "no barrier", right, len(own["shape"]), shapes(own))
 
 
 def _with(text: str, own: Mapping[str, Any]) -> Claim:
-    """The claim that lines have barriers: in all runs, or in most of them."""
-    barriers, runs = own["shape"].count("barrier"), len(own["shape"])
-    verdict = REPRODUCED if barriers == runs else NOT_REPRODUCED
-    if runs > barriers > runs / 2:
-        verdict = ORDERING
+    """The claim that lines have barriers."""
     heights = Measured("", [float(h or 0.0) for h in own["height"]])
     ours = f"{shapes(own)}; height {heights.text(3)}"
-    why = "" if verdict == REPRODUCED else "not in all runs" if barriers else "in no run"
-    return Claim(text, "barrier", ours, verdict, why)
+    return most(text, "barrier", own["shape"].count("barrier"), len(own["shape"]), ours)
 
 
 def _no_barrier(records: Records, job: str) -> list[Claim]:
@@ -195,22 +185,18 @@ def _no_barrier(records: Records, job: str) -> list[Claim]:
         for name, own in paths.items()
     ]
     losses = records[job].final["loss"]
-    means = {name: mean_std(values)[0] for name, values in losses.items()}
-    near = abs(means["adam"] - means["adlala"]) < 0.05
     ours = "; ".join(f"{WORDS[name]} {Measured('', v).text(3)}" for name, v in losses.items())
-    verdict = REPRODUCED if near else NOT_REPRODUCED
-    text = f"test losses of Adam and AdLaLa are similar, {TITLES[job]}"
-    found.append(Claim(text, "similar", ours, verdict, "taken as within 0.05"))
+    apart = paired([a - b for a, b in zip(losses["adam"], losses["adlala"], strict=True)])
+    text = f"test losses of Adam and AdLaLa, {TITLES[job]}"
+    why = "taken as within 0.05"
+    found.append(Claim(text, "similar", ours, order=within(apart, -0.05, 0.05), why=why))
     return found + ([_minima(records[job])] if job == "methods-mnist" else [])
 
 
 def _minima(record: Record) -> Claim:
     """Adam and AdLaLa converge to different minima from the same start."""
-    ratios = Measured("", record.final["apart"])
-    verdict = REPRODUCED if min(ratios.values) > 0.5 else NOT_REPRODUCED
     text = "way from Adam's to AdLaLa's solution over the way from the start to Adam's, MNIST"
-    why = "taken as more than 0.5 in all runs"
-    return Claim(text, "different minima", ratios.text(2), verdict, why)
+    return inside(text, "different minima", Measured("", record.final["apart"]), low=0.5, digits=2)
 
 
 def _two_turns(records: Records) -> list[Claim]:
@@ -244,17 +230,13 @@ def _saddles(records: Records) -> list[Claim]:
         if job not in records or not records[job].final.get("surface"):
             continue
         shares = [100 * value for value in records[job].final["surface"]["rising"]]
-        mean = mean_std(shares)[0]
-        right = mean > 25.0 if rising else mean == 0.0
-        found.append(
-            Claim(
-                f"share of the lines of fixed β on the surface with a barrier, {TITLES[job]}, %",
-                "saddles" if rising else "monotonic decline",
-                Measured("", shares).text(0),
-                REPRODUCED if right else NOT_REPRODUCED,
-                "taken as above 25 %" if rising else "taken as none",
-            )
-        )
+        text = "share of the lines of fixed β on the surface with a barrier"
+        text, ours = f"{text}, {TITLES[job]}, %", Measured("", shares)
+        if rising:
+            found.append(inside(text, "saddles", ours, low=25.0, digits=0))
+        else:
+            right = shares.count(0.0)
+            found.append(most(text, "monotonic decline", right, len(shares), ours.text(0)))
     return found
 
 
@@ -271,9 +253,8 @@ def _starts(records: Records) -> list[Claim]:
         own = paths["start to end"]["losses"]
         above = [max(losses) - losses[0] for losses in own]
         higher = sum(value > 1e-3 for value in above)
-        verdict = REPRODUCED if higher == len(above) else NOT_REPRODUCED
         text = "runs in which the line rises above the first loss by 0.001, two turns, 50-50"
-        found.append(Claim(text, "all", f"{higher} of {len(above)}", verdict))
+        found.append(most(text, "all", higher, len(above)))
         tops = {
             line: Measured(line, [max(losses) for losses in paths[line]["losses"]])
             for line in ("other start to end", "start to end")
@@ -299,22 +280,18 @@ def _layers(records: Records) -> list[Claim]:
     for job in ("layers-narrow", "layers-wide", "layers-mixed"):
         if job in records:
             values = [100 * float(v) for v in records[job].final["accuracy"]["adam"]]
-            full = mean_std(values)[0] >= 99.0
-            verdict = REPRODUCED if full else NOT_REPRODUCED
             text = f"test accuracy, {TITLES[job]}, %"
-            found.append(Claim(text, "100", Measured("", values).text(1), verdict, "taken as 99"))
+            found.append(number(text, "100", Measured("", values), digits=1))
     return found
 
 
 def _share(text: str, owns: Sequence[Mapping[str, Any]], wanted: bool) -> Claim:
-    found = [shape for own in owns for shape in own["shape"]]
-    share = found.count("barrier") / len(found)
-    ours = f"{found.count('barrier')} of {len(found)} lines have a barrier"
+    """The claim that most lines of a run have barriers, or that none of them has one."""
+    runs = [[own["shape"][run] for own in owns] for run in range(len(owns[0]["shape"]))]
+    lines = [shape for shapes_ in runs for shape in shapes_]
+    ours = f"{lines.count('barrier')} of {len(lines)} lines have a barrier"
     if wanted:
-        verdict = REPRODUCED if share > 0.5 else NOT_REPRODUCED
-        return Claim(text, "barriers", ours, verdict, "taken as more than half")
-    without = sum(shape in WITHOUT for shape in found)
-    if without == len(found):
-        return Claim(text, "no barriers", ours, REPRODUCED)
-    verdict = ORDERING if without > len(found) / 2 else NOT_REPRODUCED
-    return Claim(text, "no barriers", ours, verdict, "not on all lines")
+        right = sum(run.count("barrier") > len(run) / 2 for run in runs)
+        return most(text, "barriers", right, len(runs), ours)
+    right = sum(set(run) <= set(WITHOUT) for run in runs)
+    return most(text, "no barriers", right, len(runs), ours)

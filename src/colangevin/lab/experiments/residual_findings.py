@@ -5,19 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from colangevin.lab.experiments.comparing import CHANCE, Measured, ahead, number
-from colangevin.lab.experiments.experiment import (
-    NOT_MEASURED,
-    NOT_REPRODUCED,
-    ORDERING,
-    REPRODUCED,
-    Claim,
-    Table,
-)
+from colangevin.lab.experiments.comparing import CHANCE, Measured, ahead, most, number, undecided
+from colangevin.lab.experiments.experiment import YES, Answer, Claim, Table
 from colangevin.lab.experiments.path_findings import shapes
 from colangevin.lab.experiments.records import Records, mean_std
 
@@ -197,23 +191,15 @@ def _blocks_with_barriers(paths: Mapping[str, Any]) -> str:
 
 def claims(records: Records) -> list[Claim]:
     """What section 6.1 states, as far as the records can tell."""
-    # Not what all records have in common: the jobs from ImageNet have images of their own.
-    found, settings = Found(records), next(iter(records.values())).settings
-    how = ""
-    if settings["scale"] != "paper":
-        how = (
-            f"reduced: {sum(settings['blocks'])} blocks of width {settings['width']}, VGG-11 of "
-            f"width {settings['vgg_width']}, {settings['pixels']} pixels, "
-            f"{settings['train_images']:,} images, {settings['epochs']} epochs"
-        )
+    found = Found(records)
     parts = (_schemes_claims, _steps, _decays, _blocks, _starts, _resets, _data, _models)
-    made = [claim.reduced(how) for part in parts for claim in part(found)]
-    last = list(records.values())[-1].settings  # the jobs from ImageNet, where they are
-    other = (
-        "reduced: a MobileNetV2 for the ResNets, "
-        f"{last['train_images']:,} images, {last['epochs']} epochs"
-    )
-    return made + [claim.reduced(other) for claim in _pretrained(found)]
+    made = [claim for part in parts for claim in part(found)]
+    return made + _with_reason(_pretrained(found), "a MobileNetV2 for the ResNets")
+
+
+def _with_reason(claims: Sequence[Claim], reason: str) -> list[Claim]:
+    """Claims with a reason before their own."""
+    return [replace(c, why="; ".join(filter(None, (reason, c.why)))) for c in claims]
 
 
 def _higher(found: Found, text: str, best: str, *others: str) -> list[Claim]:
@@ -228,22 +214,20 @@ def _higher(found: Found, text: str, best: str, *others: str) -> list[Claim]:
 def _unless_idle(found: Found, claim: Claim, *keys: str) -> Claim:
     """A claim; no verdict where a network has not learnt anything that could be compared."""
     idle = "; ".join(label(key) for key in keys if not found.learnt(key))
-    return claim.unmeasured(f"learnt nothing here: {idle}") if idle else claim
+    return claim.incomparable(f"learnt nothing here: {idle}") if idle else claim
 
 
 def _shaped(
     found: Found, text: str, key: str, stated: str, wanted: Sequence[str], line: str = "whole"
 ) -> list[Claim]:
-    """The claim that whole lines have a shape: reproduced if all have, in ordering if most."""
+    """The claim that whole lines have a shape."""
     if not found.has(key):
         return []
-    own = found.line(key, line)
+    own, text = found.line(key, line), f"line of the whole network, {text}"
     right, runs = sum(shape in wanted for shape in own["shape"]), len(own["shape"])
     if not runs:
-        return [Claim(text, stated, "every run diverged", NOT_REPRODUCED)]
-    verdict = REPRODUCED if right == runs else ORDERING if right > runs / 2 else NOT_REPRODUCED
-    claim = Claim(f"line of the whole network, {text}", stated, shapes(own), verdict)
-    return [_unless_idle(found, claim, key)]
+        return [undecided(text, stated, "every run diverged", "n = 0")]
+    return [_unless_idle(found, most(text, stated, right, runs, shapes(own)), key)]
 
 
 def _schemes_claims(found: Found) -> list[Claim]:
@@ -303,11 +287,9 @@ def _steps(found: Found) -> list[Claim]:
     keys = [f"fixed-steps/h-{h}" for h in wanted]
     made += _higher(found, "fixed steps", keys[1], keys[0], keys[2])
     if found.has(*keys):
-        means = [mean_std(found.measured(key, "distance").values)[0] for key in keys]
-        ordered = means[0] > means[1] > means[2]
-        for key, value in zip(keys, (1.03, 0.88, 0.22), strict=True):
+        for key, value in zip(keys, ("1.03", "0.88", "0.22"), strict=True):
             text = f"relative distance (6.3), {label(key)}"
-            made.append(number(text, (value, None), found.measured(key, "distance"), ordered))
+            made.append(number(text, value, found.measured(key, "distance")))
     return made
 
 
@@ -330,10 +312,13 @@ def _blocks(found: Found) -> list[Claim]:
     for job, net in NETS.items():
         if not found.has(f"{job}/base"):
             continue
-        names = _blocks_with_barriers(found.paths(f"{job}/base"))
-        verdict = NOT_REPRODUCED if names == "none" else REPRODUCED
+        paths = found.paths(f"{job}/base")
+        lines = [own["shape"] for name, own in paths.items() if is_block(name)]
+        right = sum("barrier" in run for run in zip(*lines, strict=True))
         stated = "B2, B3, B4.0" if net == "ResNet" else "layers 4 to 10"
-        made.append(Claim(f"blocks with barriers, {net}", stated, names, verdict, "taken as any"))
+        ours = f"in most runs: {_blocks_with_barriers(paths)}"
+        text = f"runs with a barrier in any block, {net}"
+        made.append(most(text, stated, right, len(lines[0]) if lines else 0, ours))
     base, low = "schemes-resnet/base", "schemes-resnet/h-low-barrier"
     if found.has(base, low):
         own = [found.highest(low), found.highest(base)]
@@ -415,18 +400,19 @@ def _from_barrier(found: Found, key: str, train: str, test: str) -> list[Claim]:
         why = "no run without weight decay had a barrier to start from"
         stated = (test, train, "faster")
         return [
-            Claim(name, value, "–", NOT_MEASURED, why)
+            undecided(name, value, "–", why)
             for (name, *_), value in zip(quantities, stated, strict=True)
         ]
     made = []
     for name, sign, digits, measure in quantities:
         source = found.with_barrier(scratch, measure(scratch))
         claim = ahead(name, measure(key), [source], sign=sign, digits=digits)
-        claim = claim.reduced(_trained_starts(found.line(scratch)))
+        (claim,) = _with_reason([claim], _trained_starts(found.line(scratch)))
         made.append(_unless_idle(found, claim, key, scratch))
     made += _shaped(found, text, key, "monotone", ["monotone"])
-    other = "VGG-11 for the ResNet" if found.is_vgg(scratch) else ""
-    return [claim.reduced(other) for claim in made]
+    if not found.is_vgg(scratch):
+        return made
+    return _with_reason(made, "VGG-11 for the ResNet")
 
 
 def _trained_starts(line: Mapping[str, Any]) -> str:
@@ -472,9 +458,10 @@ def _some_barriers(found: Found, text: str, keys: Sequence[str]) -> list[Claim]:
         return []
     kinds = [shape for key in keys for shape in found.line(key)["shape"]]
     count = kinds.count("barrier")
-    verdict = REPRODUCED if count else NOT_REPRODUCED
-    ours = f"{count} of {len(kinds)}"
-    return [Claim(f"lines with a barrier, {text}", "sometimes", ours, verdict)]
+    ours, name = f"{count} of {len(kinds)}", f"lines with a barrier, {text}"
+    if not count:
+        return [undecided(name, "sometimes", ours, "none was seen")]
+    return [Claim(name, "sometimes", ours, order=Answer(YES, "one is enough"))]
 
 
 def _data(found: Found) -> list[Claim]:

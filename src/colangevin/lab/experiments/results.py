@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from colangevin.errors import RecordError
-from colangevin.lab.experiments.experiment import REPRODUCED, Claim, Experiment, Table
+from colangevin.lab.experiments.experiment import NO, VERDICTS, Answer, Claim, Experiment, Table
 from colangevin.lab.experiments.records import Records, read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS, find
 from colangevin.lab.experiments.wording import markdown_table, sentence
@@ -23,27 +24,10 @@ if TYPE_CHECKING:
 DPI = 120
 
 
-SMALL = ("laptop",)
-"""Scales at which nothing is reproduced but an ordering."""
 TRIAL = ("smoke", "demo")
-"""Scales that are too small to say anything about the paper."""
-
-
-def modest(claim: Claim, scale: str) -> Claim:
-    """A claim as a run of this scale can support it.
-
-    Example:
-        >>> modest(Claim("accuracy", "97", "97.1 (2 runs)", REPRODUCED), "laptop").verdict
-        'reproduced in ordering only'
-        >>> modest(Claim("accuracy", "97", "51 (2 runs)", "not reproduced"), "smoke").verdict
-        'not measured'
-    """
-    if scale in TRIAL:
-        why = f"the scale {scale} only shows that everything runs"
-        return claim.unmeasured(why)
-    if scale not in SMALL or claim.verdict != REPRODUCED:
-        return claim
-    return claim.reduced(f"holds at the scale {scale}, which is reduced")
+"""Scales that are too small to say anything about the source."""
+OWN = "paper"
+"""What a page calls the source's own setting; anything else is reduced."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +50,19 @@ class Results:
 
     @cached_property
     def claims(self) -> list[Claim]:
-        """What the paper states, and what was found."""
+        """What the source states, and what was found, as far as this scale can tell."""
         with self._reading():
             claims = self.experiment.claims(self.done) if self.done else []
-        scale = str(self.records.settings.get("scale", "unknown"))
-        return [modest(claim, scale) for claim in claims]
+        if self.trial:
+            why = f"the scale {self.records.settings['scale']} only shows that everything runs"
+            return [claim.incomparable(why) for claim in claims]
+        how = f"reduced: {self.reduction}" if self.reduction else ""
+        return [claim.reduced(how) for claim in claims]
+
+    @property
+    def reduction(self) -> str:
+        """By how much the run is smaller than the source's setting; nothing for that itself."""
+        return self.experiment.reduction(self.asked)
 
     def figures(self) -> dict[str, Figure]:
         """The experiment's pictures by name; none as long as no job is complete."""
@@ -91,18 +83,19 @@ class Results:
 
     @property
     def trial(self) -> bool:
-        """Whether the run is too small to say anything about the paper."""
+        """Whether the run is too small to say anything about the source."""
         return self.records.settings.get("scale") in TRIAL
 
     @property
     def scale(self) -> str:
-        """The scale of the run and its runs, such as ``full, 3 to 100 runs, 10,000 epochs``."""
+        """Whether it is the source's own, and the runs: ``paper, 100 runs, 10,000 epochs``."""
         settings = self.records.settings
         epochs = settings.get("epochs")
         length = ""
         if isinstance(epochs, int):
             length = f", {epochs:,} epoch{'' if epochs == 1 else 's'}"
-        return f"{settings.get('scale', 'unknown')}{_runs(self._counts)}{length}"
+        runs = f"{_runs(self._counts)}{length}"
+        return f"reduced ({self.reduction}){runs}" if self.reduction else f"{OWN}{runs}"
 
     @property
     def runs(self) -> int | None:
@@ -224,12 +217,41 @@ def _save(figure: Figure, file: IO[bytes]) -> None:
 
 
 def headline(results: Results) -> str:
-    """Where it stands in the paper, at which scale it was run, and how that differs."""
+    """What it is in its source, and at which scale it was run."""
     settings = results.records.settings
     seed = f", seed {settings['seed']}" if "seed" in settings else ""
-    parts = [
-        sentence(results.experiment.source),
-        f"Scale {results.scale}{seed}.",
-        sentence(results.experiment.note),
+    source = sentence(results.experiment.source)
+    return f"{source} Scale: {results.scale}{seed}.".strip()
+
+
+def verdict_counts(answers: Iterable[Answer | None]) -> str:
+    """Count verdicts, such as ``3 yes, 1 no``; claims without one do not count.
+
+    Example:
+        >>> verdict_counts([Answer("yes", "t"), None, Answer("no", "t"), Answer("yes", "t")])
+        '2 yes, 1 no'
+    """
+    counts = Counter(answer.verdict for answer in answers if answer is not None)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+
+
+def found(results: Results) -> str:
+    """What was found, from the verdicts: how many of each kind, and what is not so."""
+    parts = []
+    for name, kind in (("Numbers", "number"), ("Orders", "order")):
+        answers = [getattr(claim, kind) for claim in results.claims]
+        if counted := verdict_counts(answers):
+            parts.append(f"{name}: {counted}.")
+    against = [
+        f"{claim.text} ({claim.source})"
+        for claim in results.claims
+        if any(answer.verdict == NO for answer in claim.answers)
     ]
-    return " ".join(part for part in parts if part)
+    if against:
+        more = f"; and {len(against) - SHOWN} more" if len(against) > SHOWN else ""
+        parts.append(f"Not so: {'; '.join(against[:SHOWN])}{more}.")
+    return " ".join(parts) or "Nothing to judge."
+
+
+SHOWN = 3
+"""Refuted claims that are named at the head of a page."""

@@ -128,11 +128,11 @@ def _by_draw(records: Records, better: str, worse: str, quantity: Quantity) -> s
         for k in range(count)
     ]
     ahead = sum(one.clear for one in leads)
-    behind = sum(one.by < -2 * one.error for one in leads)
+    behind = sum(one.sure and not one.there for one in leads)
     runs = first.settings["runs"] // count
     return (
-        f"of {count} sets of data with {runs} runs each it is ahead by two standard errors in "
-        f"{ahead}, behind in {behind}"
+        f"of {count} sets of data with {runs} runs each it is clearly ahead in "
+        f"{ahead}, clearly behind in {behind}"
     )
 
 
@@ -141,6 +141,22 @@ EXPERIMENT = Experiment(
     title="five methods on the two-turn spiral: decision regions, loss and accuracy",
     phrase="five methods on the two-turn spiral",
     source="figures 1 and 2",
+    claimed=(
+        "on the two-turn spiral, circles and temperature raise the test accuracy and lower "
+        "the test loss against SGD with and without weight decay"
+    ),
+    ours=(
+        "every run draws its own data, and each arm its own points; `--scale draws` adds runs "
+        "on 10 shared draws"
+    ),
+    settings_stated=(
+        ("network", "1 hidden layer, 500 nodes", "{hidden} nodes"),
+        ("step size h, batch", "0.05, 2 %", "{lr}, {batch_size} of {train_points} points"),
+        ("radii of the circles, temperature", "1 and 5, 5e-5", "1 and 5, 5e-5"),
+        ("epochs, runs", "10,000, 100", "{epochs}, {runs}"),
+        ("data", "one draw for all runs, as figure 2 suggests", "every run draws its own"),
+        ("points of the two arms", "mirrored in the authors' code", "drawn for each arm"),
+    ),
     scales=SCALES,
     jobs=jobs,
     run=run,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from colangevin.diagnostics.boundary import section_gradients
 from colangevin.lab.experiments import ensembles, spiral
-from colangevin.lab.experiments.comparing import Quantity, lead, verdict
+from colangevin.lab.experiments.comparing import Quantity, answer, lead
 from colangevin.lab.experiments.curves import COLORS
 from colangevin.lab.experiments.experiment import (
     Claim,
@@ -132,7 +132,7 @@ def _growth(records: list[Record]) -> Claim:
     sharpest = SHARPEST[0]
     leads = [lead(sharpest.of(b), sharpest.of(a)) for a, b in pairwise(records)]
     listed = ", ".join(f"{r.settings['radii'][0]:g}: {sharpest.text(r)}" for r in records)
-    return Claim(f"{sharpest.label} against r₀", "grows with r₀", listed, verdict(leads))
+    return Claim(f"{sharpest.label} against r₀", "grows with r₀", listed, order=answer(leads))
 
 
 EXPERIMENT = Experiment(
@@ -140,6 +140,20 @@ EXPERIMENT = Experiment(
     title="gradients of the predictions on the two-turn spiral along two sections",
     phrase="gradients of the predictions",
     source="figure 3",
+    claimed=(
+        "predictions of C-SGLD change less sharply along two sections than those of SGD, and "
+        "more sharply for larger circles"
+    ),
+    ours="the extent of the sections, ±1.2; at most 30 runs for a radius",
+    settings_stated=(
+        ("radii r₀ of the first layer", "0.5 to 5", "0.5, 1, 2, 5"),
+        ("network", "1 hidden layer, 500 nodes", "{hidden} nodes"),
+        ("step size h, batch", "0.05, 2 %", "{lr}, {batch_size} of {train_points} points"),
+        ("radii of the circles, temperature", "1 and 5, 5e-5", "1 and 5, 5e-5"),
+        ("epochs, runs", "10,000, 100", "{epochs}, {runs}"),
+        ("data", "one draw for all runs, as figure 2 suggests", "every run draws its own"),
+        ("points of the two arms", "mirrored in the authors' code", "drawn for each arm"),
+    ),
     scales=spiral.SCALES,
     jobs=jobs,
     run=run,

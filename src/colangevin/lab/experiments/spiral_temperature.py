@@ -116,12 +116,12 @@ def claims(records: Records) -> list[Claim]:
     """The best temperature by accuracy and by curvature, and the numbers of table 4.5."""
     by = {record.settings["temperature"]: record for record in records.values()}
     found = []
-    if BEST in by:
+    if BEST in by and len(by) > 1:
         others = [record for tau, record in by.items() if tau != BEST]
         found.append(spiral.ACCURACY.ahead(by[BEST], *others))
-        found.append(curvature_table.least(by[BEST], others))
+        found.append(curvature_table.less(by[BEST], others))
     paper = {record.job: PAPER[tau] for tau, record in by.items()}
-    return found + curvature_table.claims(records, paper)
+    return [*found, curvature_table.numbers(records, paper)]
 
 
 EXPERIMENT = Experiment(
@@ -129,13 +129,25 @@ EXPERIMENT = Experiment(
     title="C-SGLD on the two-turn spiral at seven temperatures",
     phrase="C-SGLD at seven temperatures",
     source="figure 4.11 and table 4.5",
+    claimed="the temperature 5e-5 is the best of seven, by test accuracy and by mean curvature",
+    ours="the extent of the grid of the curvature, [-1.2, 1.2]²; every run draws its own data",
+    settings_stated=(
+        ("temperatures", "0 to 5e-4, seven", "the same seven"),
+        ("extent of the grid", "not stated", "[-1.2, 1.2]²"),
+        ("network", "1 hidden layer, 500 nodes", "{hidden} nodes"),
+        ("step size h, batch", "0.05, 2 %", "{lr}, {batch_size} of {train_points} points"),
+        ("radii of the circles, temperature", "1 and 5, 5e-5", "1 and 5, 5e-5"),
+        ("epochs, runs", "10,000, 100", "{epochs}, {runs}"),
+        ("data", "one draw for all runs, as figure 2 suggests", "every run draws its own"),
+        ("points of the two arms", "mirrored in the authors' code", "drawn for each arm"),
+    ),
     scales=spiral.SCALES,
     jobs=jobs,
     run=run,
     figures=figures,
     table=table,
     claims=claims,
-    note="The full scale is the paper's. " + curvature_table.NOTE,
+    note=curvature_table.NOTE,
     gpus=True,
     times={"smoke": "7 s", "laptop": "6 min", "full": "40 min"},
 )

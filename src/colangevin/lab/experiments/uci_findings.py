@@ -85,9 +85,10 @@ def _beside_bde(sampled: Record) -> list[Claim]:
     keys = ("rmse", "nll_moments")
     found = []
     for key, value, spread in zip(keys, BDE["BDE"], SPREADS, strict=True):
+        stated = f"{value:.4f} ± {spread:.4f}"
         own = Measured("posterior", sampled.values(key))
         text = f"{NAMES[key]} on airfoil, beside BDE's"
-        found.append(number(text, (value, spread), own, ordered=True, digits=3))
+        found.append(number(text, stated, own, digits=3))
     return found
 
 

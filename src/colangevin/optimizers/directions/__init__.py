@@ -27,7 +27,7 @@ def direction_of(name: str, value: object) -> Direction:
 
     Example:
         >>> direction_of("direction", "adam")
-        Adam(betas=(0.9, 0.999), eps=1e-08, relative=False)
+        Adam(betas=(0.9, 0.999), eps=1e-08, relative=False, tangent=False)
     """
     if isinstance(value, Direction):
         return value

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.optimizers.directions.base import Direction, check_betas
+from colangevin.optimizers.directions.base import FLAGS, Direction, check_betas, check_flags
 from colangevin.torch_compat import fused_adam
 
 MEAN, SQUARE = "mean", "square"
@@ -28,6 +28,7 @@ class Adam(Direction):
         betas: β₁ and β₂.
         eps: ε.
         relative: an update is as long as lr times the radius, or times a free weight's norm.
+        tangent: an update is projected onto the tangent space of the constraint first.
 
     Example:
         >>> memory = {"mean": torch.zeros(1), "square": torch.zeros(1)}
@@ -38,11 +39,13 @@ class Adam(Direction):
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     relative: bool = False
+    tangent: bool = False
     keeps: ClassVar[tuple[str, ...]] = (MEAN, SQUARE)
     trusted: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", check_betas(self.betas))
+        check_flags(self, *FLAGS)
         checks.non_negative("eps", self.eps)
 
     def numbers(self, step: int) -> tuple[float, ...]:

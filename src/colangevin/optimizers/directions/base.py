@@ -40,6 +40,8 @@ class Direction(ABC):
     """Whether its updates need no look at their shape and at NaN: those of the library."""
     relative: bool = False
     """Whether an update is as long as lr times the radius, or times a free weight's norm."""
+    tangent: bool = False
+    """Whether an update is projected onto the tangent space before it gets its length."""
 
     @abstractmethod
     def update(
@@ -83,12 +85,20 @@ class Direction(ABC):
         """
         return list(updates)
 
-    def check(self, name: str, shape: torch.Size, constraint: Constraint) -> None:  # noqa: B027
+    def check(self, name: str, shape: torch.Size, constraint: Constraint) -> None:
         """Refuse a weight that it has no direction for.
 
         Raises:
             ValueError: naming the weight.
         """
+        if not self.tangent:
+            return
+        zeros = torch.zeros(shape)
+        if constraint.joint or constraint.lift(constraint.to_batch(zeros)) is not None:
+            raise ValueError(
+                f"tangent=True of direction {self!r} needs free weights or an equality of one "
+                f"weight, such as Sphere(equality=True), got {constraint!r} for {name}"
+            )
 
     def describe(self) -> dict[str, Any]:
         """Plain values that identify it, for a state dict."""
@@ -105,6 +115,7 @@ class Gradient(Direction):
 
     Args:
         relative: an update is as long as lr times the radius, or times a free weight's norm.
+        tangent: an update is projected onto the tangent space of the constraint first.
 
     Example:
         >>> Gradient().update(torch.ones(1), torch.zeros(1), {}, 1)
@@ -112,12 +123,34 @@ class Gradient(Direction):
     """
 
     relative: bool = False
+    tangent: bool = False
     trusted: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_flags(self, *FLAGS)
 
     def update(
         self, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int
     ) -> Tensor:
         return gradient
+
+
+def check_flags(direction: Direction, *names: str) -> None:
+    """Refuse flags of a direction that are not True or False.
+
+    Raises:
+        TypeError: naming the flag and its value.
+
+    Example:
+        >>> check_flags(Gradient(), "relative", "tangent")
+    """
+    for name in names:
+        if not isinstance(value := getattr(direction, name), bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+FLAGS = "relative", "tangent"
+"""The flags that all directions of the library have."""
 
 
 def check_betas(betas: object) -> tuple[float, float]:

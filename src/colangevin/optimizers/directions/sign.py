@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from colangevin.optimizers.directions.base import Direction, check_betas
+from colangevin.optimizers.directions.base import FLAGS, Direction, check_betas, check_flags
 
 MEAN = "mean"
 
@@ -23,6 +23,7 @@ class Sign(Direction):
     Args:
         betas: β₁ and β₂.
         relative: an update is as long as lr times the radius, or times a free weight's norm.
+        tangent: an update is projected onto the tangent space of the constraint first.
 
     Example:
         >>> Sign().update(torch.tensor([5.0, -0.1]), torch.zeros(2), {"mean": torch.zeros(2)}, 1)
@@ -31,11 +32,13 @@ class Sign(Direction):
 
     betas: tuple[float, float] = (0.9, 0.99)
     relative: bool = False
+    tangent: bool = False
     keeps: ClassVar[tuple[str, ...]] = (MEAN,)
     trusted: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", check_betas(self.betas))
+        check_flags(self, *FLAGS)
 
     def numbers(self, step: int) -> tuple[float, ...]:
         """β₁, β₂ and what the C kernels leave aside."""

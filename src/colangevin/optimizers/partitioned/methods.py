@@ -109,10 +109,10 @@ class Langevin(CoLA):
     G is the gradient of the loss.
 
     Args:
-        parts: parameters or groups.
+        parts: parameters, groups or parts.
         step_size: h.
-        friction: γ.
-        temperature: τ.
+        friction: γ, one number for all parts or numbers by part's name.
+        temperature: τ, likewise.
         scheme: "BAOAB", "OBA" or another word over A, B and O.
         **options: further options of ``CoLA``.
 
@@ -128,8 +128,8 @@ class Langevin(CoLA):
         self,
         parts: Parts,
         step_size: float,
-        friction: float,
-        temperature: float,
+        friction: PerPart,
+        temperature: PerPart,
         scheme: str = "BAOAB",
         **options: Any,
     ) -> None:
@@ -137,18 +137,10 @@ class Langevin(CoLA):
         super().__init__(groups, step_size=step_size, scheme=scheme, **options)
 
 
-class LangevinInLayers(CoLA):
+class LangevinInLayers(Langevin):
     """Langevin dynamics with a friction γ_i and a temperature τ_i for each part (3.25).
 
-    The step h is the same in all parts.
-
-    Args:
-        parts: such as ``partition(model, by="layer")``.
-        step_size: h.
-        friction: γ_i by part's name, or one number for all.
-        temperature: τ_i by part's name, or one number for all.
-        scheme: a word over A, B and O.
-        **options: further options of ``CoLA``.
+    It is ``Langevin`` under the name of the thesis, with one step h for all parts.
 
     Example:
         >>> from torch.nn import Linear, ReLU, Sequential
@@ -161,18 +153,6 @@ class LangevinInLayers(CoLA):
         >>> [group["friction"] for group in optimizer.param_groups]
         [0.1, 10.0]
     """
-
-    def __init__(
-        self,
-        parts: Parts,
-        step_size: float,
-        friction: PerPart,
-        temperature: PerPart,
-        scheme: str = "BAOAB",
-        **options: Any,
-    ) -> None:
-        groups = with_options(as_groups(parts), friction=friction, temperature=temperature)
-        super().__init__(groups, step_size=step_size, scheme=scheme, **options)
 
 
 class LOL(CoLA):
@@ -499,5 +479,7 @@ class DHSGD(CoLA):
         after = self._forces(indices)
         changes = {p: (after[p] - slope) / 2 for p, slope in before.items() if p in after}
         for index in indices:
-            moves = (Overdamped(float(self.param_groups[index]["lr"]), None),)
+            group = self.param_groups[index]
+            cold = float(group["temperature"]) == 0.0
+            moves = (Overdamped(float(group["lr"]), None, cold),)
             super()._move(None, Call(gradients=changes, actions=moves, only=[index], counted=False))

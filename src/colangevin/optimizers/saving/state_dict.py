@@ -14,7 +14,7 @@ from torch.optim.optimizer import Optimizer
 
 from colangevin.constraints import Constraint
 from colangevin.constraints.base import same_values
-from colangevin.constraints.circle import RADIUS
+from colangevin.constraints.inflection import FOUND, RADIUS
 from colangevin.optimizers.option_checks import check_group
 from colangevin.optimizers.step.bucket import (
     MASTER,
@@ -170,7 +170,7 @@ def checked_form(
 def check(
     state_dict: Mapping[str, Any],
     groups: Sequence[dict[str, Any]],
-    plan_of: Callable[[int], Plan],
+    plan_of: Callable[..., Plan],
     state_of: StateOf,
 ) -> None:
     """Refuse a state dict of other constraints or shapes, or with damaged values."""
@@ -183,9 +183,21 @@ def check(
             check_group({**saved, **{what: group[what] for what in DESCRIBED}})
         except (ValueError, TypeError) as error:
             raise type(error)(f"{where}: {error}") from error
-        expected = _shapes(plan_of(index), state_of)
+        # Geometries are those of the saved radii: where one was found there may be a slack.
+        pairs = zip(saved["params"], group["params"], strict=True)
+        kept = {p: _radius(states.get(key) or {}, state_of.get(p, {})) for key, p in pairs}
+        expected = _shapes(plan_of(index, kept), state_of)
         for key, p, name in zip(saved["params"], group["params"], names_of(group), strict=True):
             _check_entry(where, name, states.get(key) or {}, expected[p])
+
+
+def _radius(saved: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What a geometry has kept of a parameter: as it was saved, if it has the right shape."""
+    found = {key: own[key] for key in FOUND if key in own}
+    radius = saved.get(RADIUS)
+    if RADIUS in own and isinstance(radius, Tensor) and radius.shape == own[RADIUS].shape:
+        found[RADIUS] = radius
+    return found
 
 
 def _check_described(where: str, what: str, described: object, own: Mapping[str, Any]) -> None:
@@ -208,7 +220,7 @@ def _check_entry(
                 f"{where} has {field} of shape {shape} for {name}, where the optimizer has "
                 f"{None if allowed is None else tuple(allowed)}"
             )
-    if entry.keys() <= {RADIUS}:
+    if entry.keys() <= {*FOUND}:
         return  # frozen, so it has made no step
     steps = float(entry[STEP]) if STEP in entry else math.nan
     if not (steps >= 0.0 and steps == int(steps)):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from colangevin.constraints.circle import RADIUS
+from colangevin.constraints.inflection import FOUND
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.distributed.shards import laid_like
 from colangevin.optimizers.options import dynamics, is_adaptive
@@ -115,7 +115,7 @@ def _to_group(source: Optimizer, target: CoLA, index: int, owners: Owners, movin
     shared = [i for i, p in enumerate(group["params"]) if p in owners]
     for i in shared:
         entry = target.state[group["params"][i]]
-        target.state[group["params"][i]] = {k: entry[k] for k in (STEP, RADIUS) if k in entry}
+        target.state[group["params"][i]] = {k: entry[k] for k in (STEP, *FOUND) if k in entry}
     same = {i for i in shared if _same_geometry(owners[group["params"][i]], group)}
     for i in same:
         p = group["params"][i]
@@ -162,7 +162,7 @@ def _copies(
     entry: Mapping[str, Any], own: Mapping[str, Any], group: Mapping[str, Any], momenta: bool
 ) -> dict[str, Any]:
     """What a parameter of the group ``own`` takes along into another of the same geometry."""
-    kept = {name: entry[name].clone() for name in (SLACK, MASTER, RADIUS) if name in entry}
+    kept = {name: entry[name].clone() for name in (SLACK, MASTER, *FOUND) if name in entry}
     if momenta and _has_momentum(own) and _speed(group):
         scale = _speed(own) / _speed(group)
         kept.update({k: entry[k] * scale for k in (MOMENTUM, SLACK_MOMENTUM) if k in entry})

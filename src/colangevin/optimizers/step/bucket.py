@@ -603,7 +603,7 @@ class Bucket:
             {key[len(REMEMBERED) :]: self._get(i, key) for key in self._remembered} for i in count
         ]
         updates = direction.updates(slopes, weights, memories, self.ages(steps))
-        if direction.whole or direction.relative:
+        if direction.whole or direction.relative or direction.tangent:
             updates = self._finished(direction, updates, weights)
         if not direction.trusted:
             check_updates(self.names, updates, self.parameters)
@@ -637,6 +637,9 @@ class Bucket:
             wrapped: list[Any] = self.globalised(updates)
             updates = [u.full_tensor() if is_sharded(u) else u for u in wrapped]
         updates = direction.finish(updates, whole.constraint, weights, lead)
+        if direction.tangent:
+            batches = State(whole.gather(weights)), whole.gather(updates)
+            updates = whole.scatter(whole.constraint.tangent(*batches).main)
         if direction.relative:
             updates = whole.lengthened(updates, weights)
         return [self.localised(i, own) for i, own in enumerate(updates)] if self.shards else updates

@@ -78,7 +78,7 @@ def run_formulas(
     if bucket.members is not None:
         recipe = recipe.spread(bucket.per_member_shape)
     actions, _, decay = recipe
-    noisy = any(type(action) is not Drift and action[-1] is not None for action in actions)
+    noisy = any(not isinstance(action, Drift) and action.scale is not None for action in actions)
     noise = Noise(bucket, seeds, steps, draw) if noisy else None
     size = state.position.numel()
     alone = constraint.elementwise and not constraint.fallible and len(bucket.parameters) == 1

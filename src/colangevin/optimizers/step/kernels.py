@@ -46,7 +46,6 @@ from colangevin.optimizers.directions import Adam, Sign
 from colangevin.optimizers.step.bucket import (
     MOMENTUM,
     REMEMBERED,
-    SINCE,
     SLACK,
     SLACK_MOMENTUM,
     Bucket,
@@ -188,8 +187,9 @@ class Kernel:
     def _own_direction(self) -> Adam | Sign | None:
         """The direction, if the kernel knows its updates."""
         direction = self._bucket.direction
-        known = isinstance(direction, Adam | Sign) and type(direction) in DIRECTIONS
-        return direction if known and not direction.relative else None
+        if not isinstance(direction, Adam | Sign) or type(direction) not in DIRECTIONS:
+            return None  # a subclass may be another direction
+        return None if direction.relative else direction
 
     def directs(self, recipe: Recipe) -> bool:
         """Whether it makes the updates of the direction, in one pass with the step itself."""
@@ -212,10 +212,9 @@ class Kernel:
         addressed: bool,
         coupled: Scalar | None = None,
     ) -> Outcome | None:
-        """Make a step; see ``run_bucket``.
+        """Make a step; see ``run_formulas``.
 
-        Args:
-            coupled: the weight decay that a direction sees, if the kernel makes its updates.
+        With a ``coupled`` weight decay the kernel makes the updates of the direction, too.
         """
         rows, counts, slopes = self._rows, steps, None
         if recipe is not self._recipe or coupled is not self._coupled:
@@ -229,10 +228,8 @@ class Kernel:
             counts = [step for step in steps for _ in range(len(slopes) // len(steps))]
         rows[self._step] = array("q", counts)
         work = (self._dtype, rows, self._kinds, self._numbers, slopes)
-        if coupled is None:
-            results = self._move(*work)
-        else:
-            results = self._move(*work, *self._factors(steps))
+        direction = () if coupled is None else self._factors(steps)
+        results = self._move(*work, *direction)
         increment_version(self._positions)
         return None if results is None else self._judge(results, seeds, steps, draw)
 

@@ -137,7 +137,8 @@ def placement_of(bucket: Bucket, strict: bool) -> Placement | None:
     if position.numel() == 0:
         return None
     try:
-        constraint.check_dtype(work_dtype(dtype))
+        for own in {dtype, work_dtype(dtype)}:
+            constraint.check_dtype(own)
         # Half precision cannot be nearer to a manifold than its rounding, eps/2 per weight.
         half = dtype in HALF
         allowed = 2 * torch.finfo(dtype).eps if half else 100 * tolerance_for(dtype)

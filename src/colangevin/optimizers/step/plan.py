@@ -584,6 +584,18 @@ class Plan:
         """How many steps each parameter of a bucket has made."""
         return bucket.steps() if self.made is None else [self.made] * len(bucket.parameters)
 
+    def learned(self) -> list[int]:
+        """The parameters whose geometry has become another by what it has seen of them."""
+        rule, found = self.constraint, []
+        for index in self.active:
+            parameter = self.parameters[index]
+            entry = self._state_of[parameter]
+            if int(entry[STEP]) % rule.interval == 0:
+                weight = whole_of(parameter) if is_sharded(parameter) else parameter
+                if rule.learn(weight, entry):
+                    found.append(index)
+        return found
+
     def finish(self, counted: bool) -> bool:
         """A step has been made, and its counts gone up if it was ``counted``.
 

@@ -1,0 +1,103 @@
+"""Hard laws: what is not sampled well is said, and what is not said is right."""
+
+import math
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import colangevin as cl
+from posteriors import Point
+
+pytestmark = pytest.mark.statistical
+
+
+def funnel(own: dict[str, Tensor]) -> Tensor:
+    """Neal's: a log scale N(0, 9), and nine numbers with that scale."""
+    q = own["q"]
+    return q[0].square() / 18 + (q[1:].square() * torch.exp(-q[0])).sum() / 2 + 4.5 * q[0]
+
+
+def banana(own: dict[str, Tensor]) -> Tensor:
+    q = own["q"]
+    return q[0].square() / 2 + (q[1] - 3.0 * (q[0].square() - 1.0)).square() / 0.02
+
+
+def wells(own: dict[str, Tensor]) -> Tensor:
+    """Two modes, at −5 and 5, of weights 1 : 3."""
+    q = own["q"][0]
+    return -torch.logaddexp(-((q + 5).square()) / 2, math.log(3.0) - (q - 5).square() / 2)
+
+
+def heavy(own: dict[str, Tensor]) -> Tensor:
+    """Student's t with two degrees of freedom: it has no variance."""
+    return 1.5 * torch.log1p(own["q"].square() / 2).sum()
+
+
+def spread(size: int, width: float) -> Callable[[], Point]:
+    return lambda: Point(width * torch.randn(size, dtype=torch.float64))
+
+
+# The law, starts far apart, a function whose mean is known, and that mean.
+LAWS = {
+    "funnel": (funnel, spread(10, 1.0), lambda q: q[..., 0], 0.0),
+    "banana": (banana, spread(2, 1.0), lambda q: q[..., 1], 0.0),
+    "two modes": (wells, spread(1, 8.0), lambda q: (q[..., 0] > 0).double(), 0.75),
+    "heavy tails": (heavy, spread(2, 1.0), lambda q: (q[..., 0].abs() < 0.8165).double(), 0.5),
+}
+
+
+@pytest.mark.parametrize("dynamics", ["langevin", "microcanonical"])
+@pytest.mark.parametrize("name", LAWS)
+def test_a_wrong_answer_is_not_silent(name: str, dynamics: str) -> None:
+    """Either there is a warning or an error, or the mean is within 5 standard errors."""
+    law, start, function, mean = LAWS[name]
+    if dynamics == "microcanonical" and name == "two modes":
+        pytest.skip("one degree of freedom")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", cl.SamplingWarning)
+        try:
+            trace = cl.sample(start, law, chains=16, warmup=400, draws=600, dynamics=dynamics)
+        except cl.DivergenceError:
+            return
+    if any(issubclass(warning.category, cl.SamplingWarning) for warning in caught):
+        return
+    values = function(trace["q"])
+    error = float(values.std()) / float(cl.sampling.ess(values, ranked=False)) ** 0.5
+    assert abs(float(values.mean()) - mean) < 5 * error
+
+
+def test_two_modes_that_no_chain_leaves_are_warned_about() -> None:
+    with pytest.warns(cl.SamplingWarning, match="R-hat"):
+        cl.sample(spread(1, 8.0), wells, chains=16, warmup=200, draws=300)
+
+
+def test_a_hierarchical_model_with_its_scale_as_a_weight() -> None:
+    """Eight groups whose scale is a log-normal weight: exact by quadrature over the scale."""
+    effects = torch.tensor([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0], dtype=torch.float64)
+    errors = torch.tensor([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0], dtype=torch.float64)
+
+    class Groups(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.log_scale = torch.nn.Parameter(torch.ones((), dtype=torch.float64))
+            self.raw = torch.nn.Parameter(torch.zeros(8, dtype=torch.float64))
+
+    def potential(own: dict[str, Tensor]) -> Tensor:
+        gaps = (effects - own["log_scale"].exp() * own["raw"]) / errors
+        prior = own["raw"].square().sum() + (own["log_scale"] - 2.0).square()
+        return (gaps.square().sum() + prior) / 2
+
+    grid = torch.linspace(-3, 6, 4001, dtype=torch.float64)
+    variances = errors.square() + (2 * grid).exp().unsqueeze(1)
+    logs = -(effects.square() / variances + variances.log()).sum(dim=1) / 2
+    weights = torch.softmax(logs - (grid - 2.0).square() / 2, dim=0)
+    exact = float((weights * grid).sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", cl.SamplingWarning)
+        trace = cl.sample(Groups(), potential, chains=16, warmup=400, draws=600, jitter=0.9)
+    values = trace["log_scale"]
+    error = float(values.std()) / float(cl.sampling.ess(values, ranked=False)) ** 0.5
+    assert abs(float(values.mean()) - exact) < 5 * error < 0.2

@@ -115,7 +115,8 @@ def tangent() -> list[str]:
     return [
         "Fashion-MNIST, 5,000 images, 784-64-10, `cl.Adam(relative=True)`, 3 epochs of batches "
         "of 50, accuracy in % on 2,000 test images, mean ± standard deviation of 5 seeds; last, "
-        "the mean difference of a seed ± its standard error (`python benchmarks/fashion.py tangent`):",
+        "the mean difference of a seed ± its standard error "
+        "(`python benchmarks/fashion.py tangent`):",
         "",
         *rows,
     ]

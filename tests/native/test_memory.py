@@ -92,7 +92,10 @@ def test_nothing_traced_suits() -> None:
         ({"geometry": "cube"}, "geometry must be 'free', 'circle' or 'sphere', got 'cube'"),
         ({"geometry": "sphere"}, "length must divide the 3 entries, got 0"),
         ({"geometry": "sphere", "length": 2}, "length must divide the 3 entries, got 2"),
-        ({"geometry": "sphere", "length": 3, "radius": torch.ones(2)}, "radius must have 1 entries"),
+        (
+            {"geometry": "sphere", "length": 3, "radius": torch.ones(2)},
+            "radius must have 1",
+        ),
         ({"geometry": "sphere", "length": 3, "slack": torch.zeros(1)}, "slack_momentum is needed"),
         ({"moments": [torch.zeros(2)]}, "mean must have 3 entries, got 2"),
         ({"slack": torch.zeros(3)}, "slack is needed"),

@@ -137,7 +137,8 @@ TARGET static void NAME(project_row)(const NAME(Rows) *t, int64_t r, double dot,
     REAL *p = t->momentum + r * t->length;
     LOOP(i, t->length) p[i] = FMA(w[i], -along, p[i]);
     if (t->slack)
-        t->slack_momentum[r] = FMA(t->slack_momentum[r], (REAL)x[0], FMA(t->slack[r], -along, change));
+        t->slack_momentum[r] =
+            FMA(t->slack_momentum[r], (REAL)x[0], FMA(t->slack[r], -along, change));
 }
 
 /* sin x / x and cos x. */

@@ -90,10 +90,10 @@ def wants_kernels(fused: object) -> bool:
     return True
 
 
-def knows(constraint: Constraint, shape: torch.Size) -> bool:
+def knows(constraint: Constraint, shape: torch.Size, in_parts: bool) -> bool:
     """Whether the kernels join parameters of a geometry; a subclass may be another geometry."""
     if type(constraint) is Sphere:
-        return constraint.contiguous_length(shape) > 0
+        return not in_parts and constraint.contiguous_length(shape) > 0
     return type(constraint) in (Unconstrained, Circle)
 
 
@@ -102,8 +102,7 @@ def kernel_for(bucket: Bucket) -> type[Kernel] | None:
     constraint = bucket.constraint
     if not all(map(suits, bucket.parameters)):
         return None
-    alone = constraint.elementwise or not bucket.shards
-    if alone and all(knows(constraint, shape) for shape in bucket.shapes):
+    if all(knows(constraint, shape, bool(bucket.shards)) for shape in bucket.shapes):
         return Kernel if load("kernels") is not None else None
     if type(constraint) is not Orthogonal or bucket.shards:
         return None
@@ -131,7 +130,7 @@ class Kernel:
         self._dtype = bucket.parameters[0].dtype
         self._recipe: Recipe | None = None
         self._coupled: Scalar | None = None
-        self._decays = False  # weight decay is added to the gradients here
+        self._decays, self._whole = False, isinstance(bucket.constraint, Sphere)
         self._kinds, self._numbers = array("q"), array("d")
         self._fixed = self._constants()
         self._direction = self._own_direction()
@@ -193,12 +192,11 @@ class Kernel:
 
     def directs(self, recipe: Recipe) -> bool:
         """Whether it makes the updates of the direction, in one pass with the step itself."""
-        return self._direction is not None and not self._is_late(recipe)
+        return self._direction is not None and not (self._whole and self._is_late(recipe))
 
     def _is_late(self, recipe: Recipe) -> bool:
         """Whether what it makes of gradients would be wanted when the weights have moved."""
-        whole = isinstance(self._bucket.constraint, Sphere)
-        return whole and any(
+        return any(
             type(action) is Overdamped or (type(action) is Impulse and action.weight is not None)
             for action in recipe.actions[1:]
         )
@@ -218,7 +216,20 @@ class Kernel:
         """
         rows, counts, slopes = self._rows, steps, None
         if recipe is not self._recipe or coupled is not self._coupled:
-            self._read(recipe, coupled)
+            self._recipe, self._coupled, actions = recipe, coupled, recipe.actions
+            self._kinds = array("q", [KINDS[type(action)] for action in actions])
+            decay = recipe.weight_decay
+            # Gradients with weight decay are made here where the kernel would see other weights.
+            self._decays = type(decay) is not float or decay != 0.0
+            self._decays = self._decays and self._whole and self._is_late(recipe)
+            # What is not there is 0.
+            row: list[Any] = [0.0 if self._decays else decay, *self._fixed]
+            if coupled is not None:
+                row[-1] = coupled
+            row += [value for action in actions for value in (*action, None, None)[:3]]
+            alike = self._members == 1 or Tensor not in map(type, row)
+            self._numbers = array("d", [v or 0.0 for v in row] if alike else _members_of(row))
+            self._numbers *= self._members if alike else 1
         if self._noise != (seeds, draw):
             self._set_noise(seeds, draw)
         if addressed and not self._decays:
@@ -232,21 +243,6 @@ class Kernel:
         results = self._move(*work, *direction)
         increment_version(self._positions)
         return None if results is None else self._judge(results, seeds, steps, draw)
-
-    def _read(self, recipe: Recipe, coupled: Scalar | None) -> None:
-        """Take over the numbers of a step."""
-        self._recipe, self._coupled, actions = recipe, coupled, recipe.actions
-        self._kinds = array("q", [KINDS[type(action)] for action in actions])
-        decay = recipe.weight_decay
-        self._decays = self._is_late(recipe) and (isinstance(decay, Tensor) or decay != 0.0)
-        # What is not there is 0.
-        row: list[Any] = [0.0 if self._decays else decay, *self._fixed]
-        if coupled is not None:
-            row[-1] = coupled
-        row += [value for action in actions for value in (*action, None, None)[:3]]
-        alike = self._members == 1 or Tensor not in map(type, row)
-        self._numbers = array("d", [v or 0.0 for v in row] if alike else _members_of(row))
-        self._numbers *= self._members if alike else 1
 
     def _factors(self, steps: Sequence[int]) -> tuple[int, array[float]]:
         """The direction, and its numbers for each parameter."""

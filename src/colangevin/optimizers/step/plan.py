@@ -226,7 +226,7 @@ class Plan:
         key = own.batch_key(shape)
         if self.direction is not None and self.direction.whole:  # equal shapes are one computation
             key = None if key is None else (*key, parameter.shape)
-        elif not (self._native and knows(own, shape) and suits(parameter)):
+        elif not (self._native and knows(own, shape, bool(self.shards)) and suits(parameter)):
             size = (LARGE if own.elementwise else HUGE) if parameter.is_cpu else ELSEWHERE
             if parameter.numel() >= size or (own.elementwise and stacked):
                 key = None  # large enough by itself, and joining would copy

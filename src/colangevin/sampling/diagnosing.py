@@ -15,8 +15,8 @@ from torch import Tensor
 
 from colangevin.sampling import convergence
 
-EXACT = 1 << 22
-"""Draws of all numbers of a trace together up to which each number is looked at exactly: 2 s."""
+EXACT = 1 << 20
+"""Draws of all numbers of a trace together up to which each number is looked at exactly: 0.5 s."""
 WORST_OF_BLOCK = 4
 """Numbers of a block of a large trace that are looked at exactly, by R-hat and by size."""
 RHAT = 1.05

@@ -63,6 +63,7 @@ def test_runs_of_the_same_seed_are_compared_with_each_other():
 def test_other_numbers_of_runs_are_compared_by_their_means():
     assert "Welch's t, n = 5" in order([*HIGH, 9.1, 9.2], LOW).by
     assert order([9.0], LOW) == Answer(UNDECIDED, "n = 1")
+    assert order(HIGH) == Answer(UNDECIDED, "nothing to compare with")
 
 
 def test_a_run_that_diverged_is_the_worse_one():

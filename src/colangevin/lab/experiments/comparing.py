@@ -173,6 +173,8 @@ def answer(leads: Sequence[Lead]) -> Answer:
         >>> str(answer([paired([1.0, 1.1, 1.2, 0.9, 1.0]), paired([1.0, -1.1, 1.2, 0.9, -1.0])]))
         'undecided (paired t, n = 5, p = 0.72)'
     """
+    if not leads:
+        return Answer(UNDECIDED, "nothing to compare with")
     if all(one.clear for one in leads):
         return Answer(YES, max(leads, key=lambda one: one.chance()).said())
     behind = [one for one in leads if one.way < 0 and one.runs >= LEAST]

@@ -306,7 +306,7 @@ EXPERIMENT = Experiment(
         ("network, figure 5.4", "ResNet-34 from ImageNet", "MobileNetV2 from ImageNet"),
         ("network, figure 5.12", "ResNet-34", "three blocks of 8, 16 and 32 channels"),
         ("training images", "50,000", "2,000, 4,000 and 5,000"),
-        ("steps of fine-tuning", "many epochs", "126 and 1,000"),
+        ("steps of fine-tuning", "epochs of all images", "126 and 1,000"),
         ("h/k, k, momentum", "0.001, 5, 0.9", "the same"),
         ("runs", "20", "{runs}"),
     ),

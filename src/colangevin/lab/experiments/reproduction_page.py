@@ -32,7 +32,8 @@ A claim states a number, an order of methods (or another effect), or both. Each 
 - **Order**: a two-sided test at 5 %. Runs of the same seed share data, first weights and batches;
   they are compared one by one (paired t). Methods with other seeds, or with other numbers of runs,
   are compared by Welch's t, whose degrees of freedom are rounded down. Where a run diverged, where
-  a distribution has no mean, and for shares of runs there is an exact sign test. Claimed and found:
+  a distribution has no mean, and for shares of runs there is an exact sign test, which needs six
+  runs for a p below 0.05; a shape is taken as that of most runs. Claimed and found:
   *yes*. The opposite found: *no*. A claim against several methods needs all of them for a *yes*;
   one that is clearly the other way is a *no*, with p times their number.
 - **Undecided**: a difference within the error, or fewer than five runs. Results without chance,

@@ -42,8 +42,8 @@ def learnt(found: Sequence[Results]) -> str:
         f"{orders[YES]} are there, and {orders[NO]} are the other way. {orders[UNDECIDED]} are "
         f"undecided, within the error or with too few runs. Of {numbers[YES] + numbers[NO]} "
         f"stated numbers that at least five runs can judge, {numbers[YES]} are within the error "
-        f"of ours. At reduced scales {more[YES] + more[NO]} of {sum(more.values())} orders are "
-        "decided, and no number can be compared. So these records speak for the orders that the "
+        f"of ours. At reduced scales {more[YES] + more[NO]} of {sum(more.values())} orders could "
+        "be decided, and no number can be compared. So these records speak for the orders that the "
         "sources state on spirals, trigonometric data, small networks and Fashion-MNIST, less for "
         "their numbers, and hardly at all on large networks, for or against."
     )

@@ -228,7 +228,7 @@ EXPERIMENT = Experiment(
     settings_stated=(
         ("epochs", "200", "{epochs}"),
         ("training tokens", "929,589 and 2,088,628", "{train_tokens}"),
-        ("runs", "not stated here", "{runs}"),
+        ("runs", "not stated", "{runs}"),
         (
             "batch",
             "1,024 and 128, of tokens or of sequences",

@@ -114,10 +114,10 @@ MUTANTS = [
         "NAME(sinc)(speed * step, &cosine) * step",
     ),
     Mutant(
-        "sphere kernel: proposals are not divided by their length",
+        "sphere kernel: a long row has the length of its last piece",
         "native/rows.h",
-        "LOOP(i, t->length) w[i] *= factor;",
-        "LOOP(i, t->length) w[i] *= 1 + 0 * factor;",
+        "sums[0] += NAME(dot)(b.position, b.position, b.count);",
+        "sums[0] = NAME(dot)(b.position, b.position, b.count);",
     ),
     Mutant(
         "sphere kernel: slacks draw the noise of the weights",

@@ -207,7 +207,7 @@ def test_a_truncated_gaussian_on_circles(adjust: bool) -> None:
 
 @pytest.mark.statistical
 def test_a_gaussian_with_tuner_and_metric() -> None:
-    """In 30 dimensions, two of which are correlated; at one speed variances are 2 to 3 % too large."""
+    """In 30 dimensions, two of them correlated; at one speed variances are 2 to 3 % too large."""
     scales = torch.linspace(0.2, 2.0, 30, dtype=torch.float64)
 
     def potential(own: dict[str, Tensor]) -> Tensor:

@@ -52,7 +52,7 @@ LONG = 0.25
 It has no bias in the positions of a Gaussian: a law that is nearly one allows long steps. What is
 not, shows in the temperature of the positions."""
 ONE_SPEED = 5e-4**0.5
-"""The same at one speed (Robnik and others). Variances of a Gaussian are 2 to 3 % too large then."""
+"""The same at one speed (Robnik and others): variances of a Gaussian are 2 to 3 % too large."""
 FAINT = 1e-5
 """What a force changes of a momentum in a step, over the momentum: less is rounding."""
 STEEP = 0.02

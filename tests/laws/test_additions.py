@@ -30,8 +30,9 @@ class Same(cl.Orthogonal):
     """It moves as its parent."""
 
 
+@dataclass(frozen=True)
 class Damped(cl.Direction):
-    """The mean of the gradients, below 1."""
+    """The mean of the gradients, below 1. Members of an ensemble have equal ones."""
 
     keeps = ("mean",)
 

@@ -188,7 +188,7 @@ class Kernel:
         direction = self._bucket.direction
         if not isinstance(direction, Adam | Sign) or type(direction) not in DIRECTIONS:
             return None  # a subclass may be another direction
-        return None if direction.relative else direction
+        return None if direction.relative or direction.tangent else direction
 
     def directs(self, recipe: Recipe) -> bool:
         """Whether it makes the updates of the direction, in one pass with the step itself."""

@@ -56,13 +56,15 @@ def test_routes() -> None:
 
 DIRECTIONS = ("Direction", "Gradient", "Sign", "Adam", "Polar")
 GEOMETRIES = ("Box", "NonNegative", "Simplex", "Spectral", "DiagonalGram")
-"""Directions and geometries are classes that users name; the limit is that of all other ideas."""
+MOVES = ("Turn",)
+"""Directions, geometries and the move of another dynamics; the limit is that of all else."""
 
 
 def test_classes() -> None:
-    assert len(measures.classes(measures.files(*measures.CORE))) <= 62 + len(
-        DIRECTIONS + GEOMETRIES
-    )
+    found = measures.classes(measures.files(*measures.CORE))
+    named = {*DIRECTIONS, *GEOMETRIES, *MOVES}
+    assert named <= {*found}
+    assert len(found) <= 62 + len(named)
 
 
 def test_weight_decay_is_written_once() -> None:

@@ -309,9 +309,17 @@ class Circle(Constraint):
     def euler(
         self, state: State, gradient: Tensor, step: Scalar, scale: Scalar, draw: Draw | None
     ) -> tuple[Tensor, Tensor | None]:
-        """That of (θ, ξ)."""
-        here = state._replace(slack=self.slack_of(state))
-        return super().euler(here, gradient, step, scale, draw)
+        """That of (θ, ξ); without noise it is turned on from the angle, which is what counts."""
+        if draw is not None:
+            here = state._replace(slack=self.slack_of(state))
+            return super().euler(here, gradient, step, scale, draw)
+        assert state.slack is not None
+        radius, sine, cosine = self._radius(gradient), state.slack.sin(), state.slack.cos()
+        kick = gradient * -step
+        along = (kick * state.position).div_(radius).add_(radius)
+        across = kick.mul_(cosine)
+        position = torch.addcmul(along * sine, across, cosine)
+        return position, torch.addcmul(along.mul_(cosine), across, sine, value=-1.0)
 
     def extent(self, position: Tensor, dims: list[int]) -> Tensor:
         radii = torch.ones_like(position).mul_(self._radius(position))

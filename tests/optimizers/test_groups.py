@@ -291,7 +291,9 @@ class TestConstrain:
     def test_an_error_in_one_rule_leaves_all_alone(self) -> None:
         model = network()
         before = [p.detach().clone() for p in model.parameters()]
-        with pytest.raises(cl.ConstraintError, match=r"0\.bias: a weight of Orthogonal needs at least 2"):
+        with pytest.raises(
+            cl.ConstraintError, match=r"0\.bias: a weight of Orthogonal needs at least 2"
+        ):
             cl.constrain_(model, {"0.weight": cl.Circle(0.1), "0.bias": cl.Orthogonal()})
         assert same([p.detach() for p in model.parameters()], before)
 

@@ -49,23 +49,27 @@ LAPTOP: dict[str, Any] = {
     "valid_bytes": 16_384,
     "other_lr": 0.004,
     "extensions": 2,
-    "transfer": {"steps": 120, "widths": [64, 256]},
+    "transfer": {"steps": 120, "points": 2, "widths": [64, 256]},
 }
 TINY = {"width": 32, "layers": 1, "context": 16, "sequences": 2, "steps": 12, "points": 3}
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": LAPTOP
     | TINY
     | {"runs": 2, "valid_bytes": 128, "lrs": 3, "extensions": 1}
-    | {"transfer": {"steps": 6, "widths": [32, 64]}},
+    | {"transfer": {"steps": 6, "points": 2, "widths": [32, 64]}},
     "laptop": LAPTOP,
     "full": LAPTOP
     | {"layers": 6, "width": 192, "context": 128, "sequences": 32, "steps": 4000, "points": 20}
-    | {"runs": 5, "valid_bytes": 131_072, "transfer": {"steps": 1000, "widths": [96, 384]}},
+    | {
+        "runs": 5,
+        "valid_bytes": 131_072,
+        "transfer": {"steps": 1000, "points": 5, "widths": [96, 384]},
+    },
 }
 
 ELEMENTS = [0.001, 0.002, 0.004, 0.008, 0.016]
 """Learning rates of Adam: how far an entry of a weight goes."""
-MATRICES = [0.0125, 0.025, 0.05, 0.1, 0.2]
+MATRICES = [0.025, 0.05, 0.1, 0.2, 0.4]
 """Those of polar: the size of a step's singular values."""
 ANGLES = [0.01, 0.02, 0.04, 0.08, 0.16]
 """Those of relative updates: a step over the norm of the weight."""
@@ -89,18 +93,18 @@ METHODS: dict[str, dict[str, Any]] = {
     "adam-norm": method("AdamH", "adam", ANGLES, "norm", relative=True, shorter=0.87),
     "polar": method("Muon", "polar", MATRICES, "free"),
     "polar-norm": method("MuonH", "polar", ANGLES, "norm", relative=True),
-    "adam-decay": method("AdamW, decay 0.1", "adam", ELEMENTS, "free", decay=0.1),
     "adam-rows": method("Adam, rows of fixed norm", "adam", ELEMENTS, "rows"),
     "polar-rows": method("Muon, rows of fixed norm", "polar", MATRICES, "rows"),
     "adam-orthogonal": method("Adam, orthogonal", "adam", ELEMENTS, "orthogonal"),
     "polar-orthogonal": method("Muon, orthogonal", "polar", MATRICES, "orthogonal"),
-    "adam-bounded": method("Adam, bounded", "adam", ELEMENTS, "bounded"),
-    "polar-bounded": method("Muon, bounded", "polar", MATRICES, "bounded"),
     "polar-mixed": method(
         "Muon, orthogonal attention, MLP of fixed norm",
         *("polar", ANGLES, "orthogonal", "norm"),
         relative=True,
     ),
+    "adam-bounded": method("Adam, bounded", "adam", ELEMENTS, "bounded"),
+    "polar-bounded": method("Muon, bounded", "polar", MATRICES, "bounded"),
+    "adam-decay": method("AdamW, decay 0.1", "adam", ELEMENTS, "free", decay=0.1),
 }
 """The methods; those on free weights are the controls of the rest."""
 TRANSFERRED = ("adam", "adam-norm", "polar", "polar-norm")

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from colangevin.lab.experiments.experiment import Claim, Table
-from colangevin.lab.experiments.records import Record, Records
+import numpy as np
+
+from colangevin.lab.experiments.comparing import Quantity, gain
+from colangevin.lab.experiments.experiment import (
+    NOT_MEASURED,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Claim,
+    Settings,
+    Table,
+)
+from colangevin.lab.experiments.records import Record, Records, mean_std, summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SWEEP, SEEDS, SHORTER = "sweep", "seeds", "shorter"
 """Parts of a history: the search for the lr, new seeds of the best, the same with fewer steps."""
+TRANSFER = "transfer-"
+"""How the names of jobs begin that have sweeps at two widths, and nothing else."""
+LOSS = Quantity("valid_loss", "validation loss", digits=3)
 
 
 def rows_of(
@@ -75,12 +89,174 @@ def outcome(record: Record) -> dict[str, Any]:
 
 
 def figures(records: Records) -> dict[str, Figure]:
-    return {}
+    """Losses over steps and over time, the last loss by lr, and the best lr by width."""
+    from colangevin.lab.experiments import language_plot
+
+    trained = {name: own for name, own in records.items() if SEEDS in own.history["part"]}
+    drawn = {}
+    if trained:
+        drawn["losses"] = language_plot.losses(list(trained.values()))
+        drawn["sensitivity"] = language_plot.sensitivity(list(trained.values()))
+    moved = [own for name, own in records.items() if name not in trained]
+    if moved:
+        drawn["transfer"] = language_plot.transfer(moved)
+    return drawn
 
 
 def table(records: Records) -> Table:
-    return Table(["method"], [])
+    """Each method at its best lr, beside the same direction on free weights."""
+    trained = {name: own for name, own in records.items() if "seconds" in own.final}
+    shortest = min((least(own.final["seconds"]) for own in trained.values()), default=math.nan)
+    rows = []
+    for record in trained.values():
+        control = trained.get(record.settings["direction"])
+        rows.append(
+            [
+                record.settings["label"],
+                f"{best_lr(record):g}",
+                LOSS.text(record),
+                _below(record, control),
+                records.text(record.job, "train_loss", 3),
+                records.text(record.job, "seconds", 0),
+                f"{loss_after(record, shortest):.3f}",
+                _around(record),
+            ]
+        )
+    columns = ["method", "best lr", LOSS.label, "below the control (± standard error)"]
+    columns += ["train loss", "seconds", f"loss after {shortest:.0f} s"]
+    return Table([*columns, "loss at ½ and 2 times the best lr, above that of the best"], rows)
+
+
+def _below(record: Record, control: Record | None) -> str:
+    if control is None:
+        return "–"
+    if control.job == record.job:
+        return "control"
+    found = gain(record.values(LOSS.key), control.values(LOSS.key), LOSS.sign)
+    return f"{found.text()}: {'clear' if found.clear else 'undecided'}"
+
+
+def _around(record: Record) -> str:
+    width, steps = record.settings["widths"][-1], record.settings["steps"]
+    losses, chosen = swept(record.history, width, steps), best_lr(record)
+    rises = []
+    for factor in (0.5, 2.0):
+        near = [loss for lr, loss in losses.items() if math.isclose(lr, factor * chosen)]
+        rises += [f"{loss - losses[chosen]:+.3f}" for loss in near] or ["not tried"]
+    return ", ".join(rises)
+
+
+def best_lr(record: Record, width: int | None = None) -> float:
+    """The best lr at a width; by default at that of the seeds."""
+    found: Mapping[str, float] = record.final["best_lr"]
+    return found[str(width or record.settings["widths"][-1])]
+
+
+def least(values: Sequence[float | None]) -> float:
+    """The mean of the values that there are."""
+    return mean_std([value for value in values if value is not None])[0]
+
+
+def courses(record: Record, part: str = SEEDS) -> dict[str, Any]:
+    """Steps, seconds and validation losses of a part, one row per mark, one column per run."""
+    rows = [row for row in _rows(record.history) if row["part"] == part]
+    keys = ("step", "seconds", "valid_loss")
+    return {key: np.array([row[key] for row in rows], dtype=float) for key in keys}
+
+
+def loss_after(record: Record, seconds: float) -> float:
+    """Mean validation loss after some processor time, on a line between two measurements.
+
+    The lr has not come down then, unless the run is over.
+    """
+    found = courses(record)
+    runs = zip(found["seconds"].T, found["valid_loss"].T, strict=True)
+    return float(np.mean([np.interp(seconds, times, losses) for times, losses in runs]))
 
 
 def claims(records: Records) -> list[Claim]:
-    return []
+    """What others state for large networks, as far as these records can tell."""
+    found = [
+        _order(records, "AdamH at the same steps", "AdamH < Adam", "adam-norm", "adam"),
+        _fewer_steps(records),
+        _order(records, "MuonH beside Muon, both tuned", "MuonH = Muon", "polar-norm", "polar"),
+        _order(
+            records,
+            "all hidden matrices orthogonal",
+            "3.3679 < 3.3855 (free), GPT-2 small",
+            *("polar-orthogonal", "polar"),
+        ),
+        _order(
+            records,
+            "orthogonal attention, MLP of fixed norm (the nearest to a diagonal Gram matrix)",
+            "3.3544 < 3.3679 (all orthogonal), GPT-2 small",
+            *("polar-mixed", "polar-orthogonal"),
+        ),
+        *(_moved(records[name]) for name in records if name.startswith(TRANSFER)),
+    ]
+    return [claim for claim in found if claim is not None]
+
+
+def _order(records: Records, what: str, stated: str, first: str, second: str) -> Claim | None:
+    """A statement on two methods at the same number of steps."""
+    if first not in records or second not in records:
+        return None
+    one, other = records[first], records[second]
+    values = (one.values(LOSS.key), other.values(LOSS.key))
+    ours = f"{one.settings['label']} {LOSS.text(one)}; {other.settings['label']} {LOSS.text(other)}"
+    equal = "=" in stated
+    return _judged(Claim(f"{LOSS.label}: {what}", stated, ours, NOT_MEASURED), values, one, equal)
+
+
+def _fewer_steps(records: Records) -> Claim | None:
+    """Whether AdamH is no worse than Adam after a part of the steps."""
+    if "adam-norm" not in records or "adam" not in records:
+        return None
+    one, other = records["adam-norm"], records["adam"]
+    short = one.values(f"{SHORTER}_{LOSS.key}")
+    share = one.settings["shorter"]
+    what = f"{LOSS.label}: AdamH with {share:.0%} of Adam's steps"
+    ours = f"AdamH {summary(short, LOSS.digits)}; Adam {LOSS.text(other)}"
+    claim = Claim(what, "Adam's loss (4875 of 5625 steps)", ours, NOT_MEASURED)
+    found = gain(short, other.values(LOSS.key), LOSS.sign)
+    if found.by > 0 and not found.clear:  # as low as stated, which no test has to show
+        why = f"lower by {found.text()}"
+        return Claim(what, claim.paper, ours, REPRODUCED, why).reduced(_reduced(one.settings))
+    return _judged(claim, (short, other.values(LOSS.key)), one, equal=False)
+
+
+def _judged(
+    claim: Claim, values: tuple[Sequence[float], Sequence[float]], record: Record, equal: bool
+) -> Claim:
+    """The verdict of a paired t test: a difference that is not clear is undecided."""
+    found = gain(*values, LOSS.sign)
+    why = f"lower by {found.text()}"
+    if found.clear:
+        verdict = REPRODUCED if found.by > 0 and not equal else NOT_REPRODUCED
+        claim = replace(claim, verdict=verdict, why=why)
+    else:
+        claim = claim.unmeasured(f"undecided: {why}")
+    return claim.reduced(_reduced(record.settings))
+
+
+def _moved(record: Record) -> Claim:
+    """Whether the best lr of a small width is that of a large one."""
+    settings = record.settings
+    small, large = settings["widths"]
+    ours = [best_lr(record, width) for width in (small, large)]
+    losses = swept(record.history, large, settings["steps"])
+    cost = losses[ours[0]] - losses[ours[1]]
+    claim = Claim(
+        f"best lr of {settings['label']} from width {small} to {large}",
+        "moves" if record.job == f"{TRANSFER}adam" else "stays",
+        f"{ours[0]:g} to {ours[1]:g} (1 run each); the first costs {cost:+.3f} at width {large}",
+        REPRODUCED if (ours[0] == ours[1]) != (record.job == f"{TRANSFER}adam") else NOT_REPRODUCED,
+    )
+    if {*ours} & {settings["lrs"][0], settings["lrs"][-1]}:
+        claim = claim.unmeasured("the best is at an end of the sweep")
+    return claim.reduced(_reduced(settings))
+
+
+def _reduced(settings: Settings) -> str:
+    width = " and ".join(map(str, settings["widths"]))
+    return f"reduced: {settings['layers']} blocks of width {width}, {settings['steps']} steps"

@@ -233,8 +233,8 @@ def train(settings: Settings, text: Bytes, stretch: Stretch, log: Log) -> bool:
     runs = [training.Run(work, seed) for seed in stretch.seeds]
     saved = log.loaded
     if saved is not None and tuple(saved["stretch"]) == stretch.key:
-        for run, state in zip(runs, saved["runs"], strict=True):
-            run.load_state_dict(state)
+        for run, own in zip(runs, saved["runs"], strict=True):
+            run.load_state_dict(own)
 
     def state() -> dict[str, Any]:
         return {"stretch": list(stretch.key), "runs": [run.state_dict() for run in runs]}

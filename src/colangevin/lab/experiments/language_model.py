@@ -44,8 +44,8 @@ LAPTOP: dict[str, Any] = {
     "layers": 4,
     "context": 64,
     "sequences": 12,
-    "steps": 400,
-    "points": 8,
+    "steps": 360,
+    "points": 6,
     "valid_bytes": 16_384,
     "other_lr": 0.004,
     "extensions": 2,
@@ -67,12 +67,14 @@ SCALES: dict[str, dict[str, Any]] = {
     },
 }
 
-ELEMENTS = [0.001, 0.002, 0.004, 0.008, 0.016]
+ELEMENTS = [0.00025, 0.0005, 0.001, 0.002, 0.004]
 """Learning rates of Adam: how far an entry of a weight goes."""
-MATRICES = [0.025, 0.05, 0.1, 0.2, 0.4]
+MATRICES = [0.0125, 0.025, 0.05, 0.1, 0.2]
 """Those of polar: the size of a step's singular values."""
 ANGLES = [0.01, 0.02, 0.04, 0.08, 0.16]
-"""Those of relative updates: a step over the norm of the weight."""
+"""Those of relative polar updates: a step over the norm of the weight."""
+SMALL_ANGLES = [0.0025, 0.005, 0.01, 0.02, 0.04]
+"""Those of relative updates along Adam."""
 
 
 def method(
@@ -90,7 +92,7 @@ def method(
 
 METHODS: dict[str, dict[str, Any]] = {
     "adam": method("Adam", "adam", ELEMENTS, "free"),
-    "adam-norm": method("AdamH", "adam", ANGLES, "norm", relative=True, shorter=0.87),
+    "adam-norm": method("AdamH", "adam", SMALL_ANGLES, "norm", relative=True, shorter=0.87),
     "polar": method("Muon", "polar", MATRICES, "free"),
     "polar-norm": method("MuonH", "polar", ANGLES, "norm", relative=True),
     "adam-rows": method("Adam, rows of fixed norm", "adam", ELEMENTS, "rows"),
@@ -112,7 +114,7 @@ NOTE = (
     "Reduced at every scale: the figures of others are those of networks of 124 million weights "
     "and more. "
     "Laptop is a GPT of 0.86 million weights (4 blocks of width 128, heads of 32, pre-norm, no "
-    "biases in the hidden matrices) on the bytes of WikiText-2, 400 steps of 12 sequences of 64 "
+    "biases in the hidden matrices) on the bytes of WikiText-2, 360 steps of 12 sequences of 64 "
     "bytes, with the loss on the first 16,384 bytes of the validation part. Only the hidden "
     "matrices (attention and MLP, 0.79 million weights) have the method. Embeddings, head and "
     "normalisations go along Adam with lr 0.004 in all methods. Adam has β = (0.9, 0.95), lr "

@@ -55,9 +55,10 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Predicts each next token of a text from those before it.
 
-    The hidden matrices, ``*.attention.*`` and ``*.mlp.*``, begin in PyTorch's standard way,
-    uniform between ±1/√fan_in. Embeddings begin normal with deviation 0.02, and the head
-    at 0, so the first loss is log(vocabulary).
+    All but positions and head begin in PyTorch's standard way: the hidden matrices,
+    ``*.attention.*`` and ``*.mlp.*``, uniform between ±1/√fan_in, and the tokens' vectors with
+    deviation 1, so they are not small beside what the blocks add. Positions have deviation 0.1.
+    The head begins at 0, so the first loss is log(vocabulary).
 
     Args:
         vocabulary: number of different tokens.
@@ -87,8 +88,7 @@ class GPT(nn.Module):
         self.blocks = nn.Sequential(*(Block(size, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(size)
         self.head = nn.Linear(size, vocabulary, bias=False)
-        for table in (self.embedding, self.position):
-            nn.init.normal_(table.weight, std=0.02)
+        nn.init.normal_(self.position.weight, std=0.1)
         nn.init.zeros_(self.head.weight)
 
     def forward(self, tokens: Tensor) -> Tensor:

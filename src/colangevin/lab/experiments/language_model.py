@@ -98,10 +98,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "adam-rows": method("Adam, rows of fixed norm", "adam", ELEMENTS, "rows"),
     "polar-rows": method("Muon, rows of fixed norm", "polar", MATRICES, "rows"),
     "adam-orthogonal": method("Adam, orthogonal", "adam", ELEMENTS, "orthogonal"),
-    "polar-orthogonal": method("Muon, orthogonal", "polar", MATRICES, "orthogonal"),
+    "polar-orthogonal": method("Muon, orthogonal", "polar", MATRICES[1:4], "orthogonal"),
     "polar-mixed": method(
         "Muon, orthogonal attention, MLP of fixed norm",
-        *("polar", ANGLES, "orthogonal", "norm"),
+        *("polar", ANGLES[1:4], "orthogonal", "norm"),
         relative=True,
     ),
     "adam-bounded": method("Adam, bounded", "adam", ELEMENTS, "bounded"),
@@ -119,7 +119,8 @@ NOTE = (
     "matrices (attention and MLP, 0.79 million weights) have the method. Embeddings, head and "
     "normalisations go along Adam with lr 0.004 in all methods. Adam has β = (0.9, 0.95), lr "
     "rises over the first tenth of the steps and then falls to 0 on a line, and gradients are not "
-    "clipped. Each method has its own sweep of five lr with one seed. While the best is at an end, "
+    "clipped. Each method has its own sweep of five lr with one seed (of three where the polar "
+    "factor of orthogonal weights makes steps slow). While the best is at an end, "
     "one more is added there, two at most. The best lr then has three new seeds. Methods of the "
     "same seed have the same first weights and batches; orthogonal weights begin at the nearest "
     "orthogonal ones. Seconds are processor time of the steps on one thread of a machine with "

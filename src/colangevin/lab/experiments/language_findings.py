@@ -27,7 +27,7 @@ SWEEP, SEEDS, SHORTER = "sweep", "seeds", "shorter"
 """Parts of a history: the search for the lr, new seeds of the best, the same with fewer steps."""
 TRANSFER = "transfer-"
 """How the names of jobs begin that have sweeps at two widths, and nothing else."""
-LOSS = Quantity("valid_loss", "validation loss", digits=3)
+LOSS = Quantity("valid_loss", "validation loss", digits=4)
 
 
 def rows_of(
@@ -80,7 +80,7 @@ def outcome(record: Record) -> dict[str, Any]:
     sweeps = {
         width: swept(record.history, width, settings["steps"]) for width in settings["widths"]
     }
-    found: dict[str, Any] = {"best_lr": {width: best(own) for width, own in sweeps.items()}}
+    found: dict[str, Any] = {"best_lr": {str(width): best(own) for width, own in sweeps.items()}}
     for part, prefix in ((SEEDS, ""), (SHORTER, f"{SHORTER}_")):
         for row in [row for row in rows if row["part"] == part][-1:]:
             for key in ("valid_loss", "train_loss", "seconds"):
@@ -117,12 +117,12 @@ def table(records: Records) -> Table:
                 LOSS.text(record),
                 _below(record, control),
                 records.text(record.job, "train_loss", 3),
-                records.text(record.job, "seconds", 0),
+                records.text(record.job, "seconds", 1),
                 f"{loss_after(record, shortest):.3f}",
                 _around(record),
             ]
         )
-    columns = ["method", "best lr", LOSS.label, "below the control (± standard error)"]
+    columns = ["method", "best lr", LOSS.label, "lead on the control ± standard error"]
     columns += ["train loss", "seconds", f"loss after {shortest:.0f} s"]
     return Table([*columns, "loss at ½ and 2 times the best lr, above that of the best"], rows)
 
@@ -133,7 +133,7 @@ def _below(record: Record, control: Record | None) -> str:
     if control.job == record.job:
         return "control"
     found = gain(record.values(LOSS.key), control.values(LOSS.key), LOSS.sign)
-    return f"{found.text()}: {'clear' if found.clear else 'undecided'}"
+    return f"{found.text(LOSS.digits)}: {'clear' if found.clear else 'undecided'}"
 
 
 def _around(record: Record) -> str:
@@ -220,7 +220,7 @@ def _fewer_steps(records: Records) -> Claim | None:
     claim = Claim(what, "Adam's loss (4875 of 5625 steps)", ours, NOT_MEASURED)
     found = gain(short, other.values(LOSS.key), LOSS.sign)
     if found.by > 0 and not found.clear:  # as low as stated, which no test has to show
-        why = f"lower by {found.text()}"
+        why = f"lead {found.text(LOSS.digits)}"
         return Claim(what, claim.paper, ours, REPRODUCED, why).reduced(_reduced(one.settings))
     return _judged(claim, (short, other.values(LOSS.key)), one, equal=False)
 
@@ -230,7 +230,7 @@ def _judged(
 ) -> Claim:
     """The verdict of a paired t test: a difference that is not clear is undecided."""
     found = gain(*values, LOSS.sign)
-    why = f"lower by {found.text()}"
+    why = f"lead {found.text(LOSS.digits)}"
     if found.clear:
         verdict = REPRODUCED if found.by > 0 and not equal else NOT_REPRODUCED
         claim = replace(claim, verdict=verdict, why=why)

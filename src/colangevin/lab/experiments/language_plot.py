@@ -33,7 +33,7 @@ def losses(records: Sequence[Record]) -> Figure:
                 band(axis, times, found["valid_loss"], **line)
             axis.set_title(title)
         row[0].set_ylabel("validation loss")
-        row[0].legend(fontsize="small")
+        _legend(row[0])
     axes[1][0].set_xlabel("step")
     axes[1][1].set_xlabel("processor time of the steps, s")
     _zoom(axes[0][0], (findings.courses(record)["valid_loss"] for record in records))
@@ -53,7 +53,7 @@ def sensitivity(records: Sequence[Record]) -> Figure:
             axis.plot(lrs / findings.best_lr(record), found, marker="o", markersize=3, **line)
         axis.set(title=title, xlabel="lr, over the best of the method")
         axis.set_xscale("log", base=2)
-        axis.legend(fontsize="small")
+        _legend(axis)
     axes[0][0].set_ylabel("last validation loss, 1 run")
     _zoom(axes[0][0], all_losses)
     return figure
@@ -84,6 +84,12 @@ def _panels(rows: int, columns: int, width: float = 4.6, **shared: Any) -> tuple
     for axis in axes.flat:
         axis.grid(alpha=0.3)
     return figure, axes
+
+
+def _legend(axis: Any) -> None:
+    """None where no method of a direction is done."""
+    if axis.get_lines():
+        axis.legend(fontsize="small")
 
 
 def _styled(records: Sequence[Record], direction: str) -> Iterable[tuple[Any, Any, Record]]:

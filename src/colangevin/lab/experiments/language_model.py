@@ -97,6 +97,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "polar-norm": method("MuonH", "polar", ANGLES, "norm", relative=True),
     "adam-rows": method("Adam, rows of fixed norm", "adam", ELEMENTS, "rows"),
     "polar-rows": method("Muon, rows of fixed norm", "polar", MATRICES, "rows"),
+    "adam-bounded": method("Adam, bounded", "adam", ELEMENTS, "bounded"),
+    "polar-bounded": method("Muon, bounded", "polar", MATRICES, "bounded"),
     "adam-orthogonal": method("Adam, orthogonal", "adam", ELEMENTS, "orthogonal"),
     "polar-orthogonal": method("Muon, orthogonal", "polar", MATRICES[1:4], "orthogonal"),
     "polar-mixed": method(
@@ -104,8 +106,6 @@ METHODS: dict[str, dict[str, Any]] = {
         *("polar", ANGLES[1:4], "orthogonal", "norm"),
         relative=True,
     ),
-    "adam-bounded": method("Adam, bounded", "adam", ELEMENTS, "bounded"),
-    "polar-bounded": method("Muon, bounded", "polar", MATRICES, "bounded"),
     "adam-decay": method("AdamW, decay 0.1", "adam", ELEMENTS, "free", decay=0.1),
 }
 """The methods; those on free weights are the controls of the rest."""

@@ -23,7 +23,7 @@ from colangevin.optimizers import CoLA, constrain_
 from colangevin.optimizers.directions import Adam, Direction, Polar
 
 NAME = "language-model"
-DATA = "wikitext-2, bytes"
+DATA = "wikitext-2 bytes"
 VOCABULARY = 256
 HEAD = 32
 """Numbers of a head of the attention."""
@@ -361,7 +361,7 @@ def mean_loss(model: nn.Module, sequences: Tensor) -> float:
 EXPERIMENT = Experiment(
     name=NAME,
     title="a small GPT on bytes: directions and constraints, each at its own best learning rate",
-    phrase="directions and constraints on a GPT",
+    phrase="directions under constraints",
     source="figures of the field for Hyperball, Muon and manifold Muon, not of the paper",
     scales=SCALES,
     jobs=jobs,

@@ -361,7 +361,7 @@ def mean_loss(model: nn.Module, sequences: Tensor) -> float:
 EXPERIMENT = Experiment(
     name=NAME,
     title="a small GPT on bytes: directions and constraints, each at its own best learning rate",
-    phrase="directions under constraints",
+    phrase="constraints on a GPT",
     source="figures of the field for Hyperball, Muon and manifold Muon, not of the paper",
     scales=SCALES,
     jobs=jobs,
@@ -371,6 +371,6 @@ EXPERIMENT = Experiment(
     claims=language_findings.claims,
     data=(DATA,),
     note=NOTE,
-    times={"smoke": "20 s", "laptop": "45 min", "full": "a week"},
+    times={"smoke": "20 s", "laptop": "1 h", "full": "a week"},
     gpus=True,
 )

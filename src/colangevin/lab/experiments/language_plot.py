@@ -70,7 +70,8 @@ def transfer(records: Sequence[Record]) -> Figure:
             axis.plot(lrs[best], found[best], marker="*", markersize=12, color=color)
         axis.set(title=record.settings["label"], xlabel="lr")
         axis.set_xscale("log", base=2)
-        axis.xaxis.set_major_formatter(lambda lr, place: f"{lr:.2g}")
+        ticks = record.settings["lrs"]
+        axis.set_xticks(ticks, [f"{lr:g}" for lr in ticks], rotation=45)
         axis.legend(fontsize="small")
     axes[0][0].set_ylabel("last validation loss, 1 run")
     return figure

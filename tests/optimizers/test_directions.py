@@ -79,6 +79,22 @@ def assert_equal_paths(
             torch.testing.assert_close(one.detach(), other.detach(), rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("constraint", [None, cl.Sphere(1e3, True, None), cl.Orthogonal()])
+@pytest.mark.parametrize("direction", [d for d in DIRECTIONS if "relative" in d])
+def test_a_relative_update_of_0_moves_nothing(
+    direction: str, constraint: cl.Constraint | None
+) -> None:
+    """A weight behind a layer that starts at 0 has no gradient in the first step."""
+    weight = nn.Parameter(1e3 * torch.eye(6, 4))
+    optimizer = cl.CoLA(
+        [weight], lr=0.1, constraint=constraint, direction=DIRECTIONS[direction](), fused=False
+    )
+    before = weight.detach().clone()
+    weight.grad = torch.zeros(6, 4)
+    optimizer.step()
+    torch.testing.assert_close(weight.detach(), before)
+
+
 class TestEqualToTheKnownOnes:
     def test_adamw(self) -> None:
         settings: dict[str, Any] = {"betas": (0.8, 0.99), "eps": 1e-6}

@@ -10,6 +10,7 @@ from colangevin.lab.data.corpora import (
     penn_treebank,
     read_corpus,
     wikitext2,
+    wikitext2_bytes,
     windows,
 )
 
@@ -36,6 +37,17 @@ def test_loads_what_was_written(tmp_path, load, folder, pattern):
     assert corpus.valid.tolist() == [4, 0, 2]
     assert corpus.test.tolist() == [0, 5, 2]
     assert corpus.train.dtype == torch.int64
+
+
+def test_bytes_are_those_of_the_files(tmp_path):
+    write(tmp_path, "wikitext-2", "wiki.{}.tokens")
+    text = wikitext2_bytes(tmp_path, verify=False)
+    assert [bytes(part.tolist()).decode() for part in text] == list(PARTS.values())
+    with pytest.raises(DataError, match=r"wiki\.train\.tokens is damaged"):
+        wikitext2_bytes(tmp_path)
+    (tmp_path / "wikitext-2" / "wiki.test.tokens").write_bytes(b"")
+    with pytest.raises(DataError, match="empty"):
+        wikitext2_bytes(tmp_path, verify=False)
 
 
 @pytest.mark.parametrize(("load", "folder", "pattern"), LOADERS)

@@ -4,11 +4,13 @@ from colangevin.lab.data.augment import channel_statistics, normalise, random_cr
 from colangevin.lab.data.chess import endgame
 from colangevin.lab.data.cifar import cifar10
 from colangevin.lab.data.corpora import (
+    Bytes,
     Corpus,
     Vocabulary,
     batchify,
     penn_treebank,
     wikitext2,
+    wikitext2_bytes,
     windows,
 )
 from colangevin.lab.data.idx import ImageData, fashion_mnist, mnist
@@ -25,6 +27,7 @@ __all__ = [
     "TWO_TURNS",
     "UCI_TABLES",
     "Blobs",
+    "Bytes",
     "Circles",
     "Corpus",
     "ImageData",
@@ -50,5 +53,6 @@ __all__ = [
     "sst2",
     "uci",
     "wikitext2",
+    "wikitext2_bytes",
     "windows",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -134,13 +135,59 @@ def wikitext2(
         >>> corpus.train
         tensor([0, 1, 0, 2, 2])
     """
-    names = ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens")
-    return read_corpus(
-        *(
-            files.locate("wikitext-2", name, directory, verify=verify, download=download)
-            for name in names
+    return read_corpus(*_wikitext2_files(directory, verify, download))
+
+
+class Bytes(NamedTuple):
+    """A text in three parts, as its bytes (``uint8``, one dimension)."""
+
+    train: Tensor
+    valid: Tensor
+    test: Tensor
+
+
+def wikitext2_bytes(
+    directory: str | os.PathLike[str] | None = None, *, verify: bool = True, download: bool = True
+) -> Bytes:
+    """The bytes of WikiText-2's three files: 10,797,148 to train on.
+
+    Args:
+        directory: data directory with a folder ``wikitext-2``; see ``colangevin.lab.data.files``.
+        verify: compare the files' MD5s with the official ones.
+        download: fetch the archive if files are nowhere to be found.
+
+    Raises:
+        DataError: A file is missing, empty or damaged.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as data:  # a word takes the place of the articles
+        ...     folder = pathlib.Path(data, "wikitext-2")
+        ...     folder.mkdir()
+        ...     for part in ("train", "valid", "test"):
+        ...         _ = (folder / f"wiki.{part}.tokens").write_text("abc")
+        ...     wikitext2_bytes(data, verify=False).valid
+        tensor([97, 98, 99], dtype=torch.uint8)
+    """
+    parts = []
+    for path in _wikitext2_files(directory, verify, download):
+        content = files.read(path)
+        if not content:
+            raise DataError(f"{path} is empty, expected lines of text")
+        parts.append(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+    return Bytes(*parts)
+
+
+def _wikitext2_files(
+    directory: str | os.PathLike[str] | None, verify: bool, download: bool
+) -> tuple[Path, Path, Path]:
+    train, valid, test = (
+        files.locate(
+            "wikitext-2", f"wiki.{part}.tokens", directory, verify=verify, download=download
         )
+        for part in ("train", "valid", "test")
     )
+    return train, valid, test
 
 
 def read_corpus(

@@ -18,6 +18,7 @@ LOADERS: dict[str, Callable[[Path | None], Any]] = {
     "cifar-10, all batches": data.cifar10,
     "ptb": data.penn_treebank,
     "wikitext-2": data.wikitext2,
+    "wikitext-2 bytes": data.wikitext2_bytes,
     "uci": lambda directory: {name: data.uci(name, directory) for name in data.UCI_TABLES},
     "sst-2": data.sst2,
     "mobilenet": pretrained.mobilenet,

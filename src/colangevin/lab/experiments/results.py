@@ -104,9 +104,9 @@ class Results:
 
     @property
     def _counts(self) -> list[int]:
-        """The runs of each job, as far as it has them."""
+        """The runs of each job, as far as it has them: one that only searches has none."""
         found = [record.settings.get("runs") for record in self.records.values()]
-        return [runs for runs in found if isinstance(runs, int)]
+        return [runs for runs in found if isinstance(runs, int) and runs]
 
     def _planned(self, scale: str) -> list[str]:
         """Names of the jobs of a scale, with the runs and the seed of the records."""

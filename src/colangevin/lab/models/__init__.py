@@ -3,6 +3,7 @@
 from colangevin.lab.models.dense import mlp
 from colangevin.lab.models.digits import VisionTransformer, digit_cnn
 from colangevin.lab.models.encoder import SentenceClassifier, SentenceEncoder
+from colangevin.lab.models.gpt import GPT
 from colangevin.lab.models.mobilenet import MobileNetV2
 from colangevin.lab.models.residual import ResNet, resnet
 from colangevin.lab.models.transformer import TransformerLM
@@ -10,6 +11,7 @@ from colangevin.lab.models.vgg import VGG11
 from colangevin.lab.models.wide import WideResNet
 
 __all__ = [
+    "GPT",
     "VGG11",
     "MobileNetV2",
     "ResNet",

@@ -650,10 +650,11 @@ class Bucket:
         Each copy of a manifold has its own; where every entry is one, the weight counts.
         """
         tiny, own = torch.finfo(self._dtype).tiny, self.constraint
+        most = torch.finfo(self._dtype).max  # an infinite factor of an update of 0 would be NaN
 
         def lengthened(update: Tensor, place: Tensor, dims: list[int]) -> Tensor:
             length = update.norm(dim=dims, keepdim=True).clamp_min(tiny)
-            return update * (own.extent(place, dims) / length)
+            return update * (own.extent(place, dims) / length).clamp_max(most)
 
         if not own.elementwise:
             batch = self.gather(updates)

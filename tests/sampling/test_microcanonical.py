@@ -207,7 +207,7 @@ def test_a_truncated_gaussian_on_circles(adjust: bool) -> None:
 
 @pytest.mark.statistical
 def test_a_gaussian_with_tuner_and_metric() -> None:
-    """In 30 dimensions, two of them correlated; at one speed variances are 2 to 3 % too large."""
+    """In 30 dimensions, two of them correlated; unadjusted, variances are a few per cent off."""
     scales = torch.linspace(0.2, 2.0, 30, dtype=torch.float64)
 
     def potential(own: dict[str, Tensor]) -> Tensor:
@@ -220,7 +220,7 @@ def test_a_gaussian_with_tuner_and_metric() -> None:
     )  # fmt: skip
     assert trace.tuning.metric == "dense" and trace.tuning.step_size > 0.3
     values = (trace["q"] / scales).square()
-    assert float(values[..., 5:].mean()) == pytest.approx(1.025, abs=0.04)
+    assert float(values[..., 5:].mean()) == pytest.approx(1.0, abs=0.06)
     assert float(values[..., :2].mean()) == pytest.approx(2.0 / 3.0, abs=0.05)
 
 

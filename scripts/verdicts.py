@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from colangevin.lab.experiments.results import Results, read_results, verdict_counts
-from colangevin.lab.experiments.totals import KINDS, totals
+from colangevin.lab.experiments.verdict_totals import KINDS, totals
 
 RESULTS = Path(__file__).parents[1] / "results"
 

@@ -271,7 +271,7 @@ def finite_members(stacked: Tensor) -> Tensor | None:
     """
     if stacked.device.type == "cpu" and bool(stacked.sum().isfinite()):
         return None  # a sum has a NaN or an infinity if any of its terms has
-    return stacked.isfinite().flatten(1).all(dim=1)
+    return stacked.isfinite().reshape(len(stacked), -1).all(dim=1)
 
 
 def groups_of(

@@ -81,7 +81,9 @@ class Learner:
         now = self._weights()
         names = [*self._free, *self._rest]
         self._step_sizes.append(self.chains.step_size)
-        self._rows.append(torch.cat([now[name].detach().flatten(1) for name in names], dim=1))
+        self._rows.append(
+            torch.cat([now[name].detach().reshape(len(now[name]), -1) for name in names], dim=1)
+        )
 
     @property
     def recorded(self) -> int:

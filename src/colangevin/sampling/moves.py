@@ -211,7 +211,7 @@ def _distance(part: Part, one: State, other: State) -> Tensor:
     for a, b in zip(one.tensors, other.tensors, strict=True):
         if a is not None and b is not None:
             size = b.abs().max().clamp_min(1e-30)
-            gaps = ((a - b).abs() / size).flatten(1).amax(dim=1)
+            gaps = ((a - b).abs() / size).reshape(len(a), -1).amax(dim=1)
             worst = worst.scatter_reduce(0, owner, gaps, "amax")
     return worst
 

@@ -161,7 +161,7 @@ def _slope_along(
     total = torch.zeros(len(chains), dtype=torch.float64)
     for part, end, force in zip(parts, ends, forces, strict=True):
         product = force * part.bucket.constraint.velocity(end)
-        total += part.bucket.per_member(product.flatten(1).sum(dim=1)).double()
+        total += part.bucket.per_member(product.reshape(len(product), -1).sum(dim=1)).double()
     return total
 
 

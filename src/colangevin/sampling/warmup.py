@@ -42,6 +42,11 @@ HOT = 5.0
 """Standard deviations of a chain's kinetic temperature above τ: hotter chains are still falling."""
 FAR = 10.0
 """Tolerances that a step within its bound does not exceed."""
+THROWN = 100.0
+"""τ per degree of freedom: a rise of the energy in a window that is no heat."""
+THROWS = 8
+"""How often a smaller step may follow. At a wall of infinite losses no step would be small enough,
+and with a very small one no chain would meet the wall, so that nobody would hear of it."""
 PAIRS = 20
 """Places where the energy errors of h and 4h are compared."""
 ROUNDING = 32.0
@@ -90,6 +95,7 @@ class WarmUp:
         self.chains, self._step, self._tested = chains, step, tested
         self._tolerance, self._report = tolerance, report
         self._whole = chains.target.source.whole
+        self._throws = 0
         self._at_one_speed = isinstance(tested, Microcanonical)
         self._exact = tested is not None and tested.exact
         self._scale = 1.0 if self._exact else math.sqrt(chains.freedom)
@@ -292,11 +298,13 @@ class WarmUp:
         """
         for _ in range(ATTEMPTS):
             before, kept = self.chains.state_dict(), self._learner.recorded
+            losses = self._losses()
             try:
                 for number in range(steps):
                     self._step()
                     if every and number % every == 0:
                         self._learner.record()
+                self._check_thrown(losses)
             except DivergenceError as error:
                 last = error
                 self.chains.load_state_dict(before)
@@ -308,6 +316,29 @@ class WarmUp:
             self.tuning.warmup += steps
             return
         raise last
+
+    def _losses(self) -> Tensor | None:
+        """U of the chains, where it is known and a chain may be thrown out of its law."""
+        if not self._whole or self._at_one_speed or self._tested is not None:
+            return None
+        return self.chains.peek().losses.detach().double()
+
+    def _check_thrown(self, before: Tensor | None) -> None:
+        """A chain whose energy has risen far beyond the heat has diverged, if not to infinity yet.
+
+        Raises:
+            DivergenceError: if there is one.
+        """
+        after = self._losses()
+        if before is None or after is None or self._throws >= THROWS:
+            return
+        rise = (after - before) / self.chains.temperatures
+        if bool((rise > THROWN * max(1, self.chains.freedom)).any()):
+            self._throws += 1
+            raise DivergenceError(
+                "a chain was thrown out of its law in the warm-up: the loss is very steep there; "
+                "try dynamics='microcanonical'"
+            )
 
     def _write(self) -> None:
         """Readings, fresh momenta and a change of step are of the engine's state."""

@@ -110,8 +110,10 @@ def test_longer_trainings_are_added_to_the_full_scale(whole):
     ]
     records = Records([*whole[0].values(), *made])
     assert list(cifar.figures(records)) == ["momentum", "momentum-long", "overdamped"]
-    found = [claim.why for claim in cifar.claims(records) if "40 epochs" in claim.why]
-    assert len(found) == 2 and all("reduced: 3 blocks of width 16" in why for why in found)
+    found = [claim for claim in cifar.claims(records) if "40 epochs" in claim.why]
+    assert len(found) == 2
+    assert all(str(claim.order).startswith("undecided (n = 2") for claim in found)
+    assert cifar.EXPERIMENT.reduction("long")
 
 
 # --- the paper's scale ----------------------------------------------------------------------

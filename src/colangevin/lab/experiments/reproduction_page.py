@@ -11,7 +11,7 @@ from colangevin.lab.experiments.experiment import Answer, Claim, Experiment
 from colangevin.lab.experiments.registry import EXPERIMENTS
 from colangevin.lab.experiments.results import Results, headline, verdict_counts
 from colangevin.lab.experiments.results import found as results_found
-from colangevin.lab.experiments.totals import learnt, totals_picture
+from colangevin.lab.experiments.verdict_totals import learnt, totals_picture
 from colangevin.lab.experiments.wording import capital, duration, markdown_table, sentence
 
 INTRODUCTION = """# Reproduction

@@ -298,7 +298,7 @@ def begin(
         >>> stretch = Stretch("sweep", 32, 0.1, 10, [0])
         >>> parts = begin({**SCALES["smoke"], **METHODS["polar-mixed"]}, stretch)
         >>> [(str(group["constraint"])[:10], group["lr"]) for group in parts.optimizer.param_groups]
-        [('Orthogonal', 0.1), ('Sphere(rad', 0.1), ('None', 0.004)]
+        [('Orthogonal', 0.1), ('Sphere(rad', 0.1), ('Unconstrai', 0.004)]
     """
     width, longest = stretch.width, settings["context"]
     layers, heads = settings["layers"], width // HEAD
@@ -318,7 +318,7 @@ def direction(settings: Settings) -> Direction:
 
     Example:
         >>> direction(METHODS["adam-norm"])
-        Adam(betas=(0.9, 0.95), eps=1e-08, relative=True)
+        Adam(betas=(0.9, 0.95), eps=1e-08, relative=True, tangent=False)
     """
     relative = settings.get("relative", False)
     return (

@@ -12,6 +12,7 @@ class Attention(nn.Module):
     """Causal self-attention, without biases.
 
     Example:
+        >>> import torch
         >>> Attention(size=8, heads=2)(torch.zeros(3, 5, 8)).shape
         torch.Size([3, 5, 8])
     """
@@ -71,6 +72,7 @@ class GPT(nn.Module):
         ValueError: if a number is not positive, or the heads do not divide the size.
 
     Example:
+        >>> import torch
         >>> model = GPT(vocabulary=50, size=8, heads=2, layers=1, longest=5)
         >>> model(torch.zeros(3, 5, dtype=torch.int64)).shape
         torch.Size([3, 5, 50])

@@ -93,7 +93,7 @@ def test_every_way_to_work_occurs(two: World, three: World) -> None:
             "radii.bias": "copies",
             "sphere.bias": "copies",
             "mixing": "copies",
-            "mixed": "whole",
+            "mixed": "moved, copies",
             "gains": "copies",
             "general.weight": "whole",
             "above.weight": "whole",

@@ -13,7 +13,8 @@ from world import World
 def test_the_path_is_that_without_shards(two: World, three: World, name: str) -> None:
     for world in (two, three) if name in ("rows", "large steps", "other rules") else (two,):
         found = world.run(cases.case, name)
-        assert max(found) < 1e-10, (world.size, found)
+        close = 1e-9 if name == "large steps" else 1e-10  # which enlarge rounding
+        assert max(found) < close, (world.size, found)
         assert not any(map(math.isnan, found))
 
 

@@ -11,7 +11,13 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.optimizers.directions.base import FLAGS, Direction, check_betas, check_flags
+from colangevin.optimizers.directions.base import (
+    FLAGS,
+    Direction,
+    check_betas,
+    check_flags,
+    update_alone,
+)
 from colangevin.torch_compat import fused_adam
 
 MEAN, SQUARE = "mean", "square"
@@ -58,10 +64,7 @@ class Adam(Direction):
         first, second = self.betas
         return first, second, self.eps, 1 / (1 - first**step), 1 / math.sqrt(1 - second**step)
 
-    def update(
-        self, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int
-    ) -> Tensor:
-        return self.updates([gradient], [weight], [memory], [step])[0]
+    update = update_alone
 
     def updates(
         self,

@@ -109,6 +109,13 @@ class Direction(ABC):
         return {"kind": type(self).__name__, **plain}
 
 
+def update_alone(
+    self: Direction, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int
+) -> Tensor:
+    """``update`` of a direction that works on several weights at once."""
+    return self.updates([gradient], [weight], [memory], [step])[0]
+
+
 @dataclass(frozen=True)
 class Gradient(Direction):
     """The gradient itself: SGD, or Langevin dynamics.

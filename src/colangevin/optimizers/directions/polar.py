@@ -16,7 +16,7 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.constraints import Constraint, Orthogonal
-from colangevin.optimizers.directions.base import FLAGS, Direction, check_flags
+from colangevin.optimizers.directions.base import FLAGS, Direction, check_flags, update_alone
 
 BUFFER = "buffer"
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
@@ -105,10 +105,7 @@ class Polar(Direction):
     def _blocks(self, constraint: Constraint) -> int:
         return constraint.blocks if self.blocks is None else self.blocks
 
-    def update(
-        self, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int
-    ) -> Tensor:
-        return self.updates([gradient], [weight], [memory], [step])[0]
+    update = update_alone
 
     def updates(
         self,

@@ -9,7 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from colangevin.optimizers.directions.base import FLAGS, Direction, check_betas, check_flags
+from colangevin.optimizers.directions.base import (
+    FLAGS,
+    Direction,
+    check_betas,
+    check_flags,
+    update_alone,
+)
 
 MEAN = "mean"
 
@@ -44,10 +50,7 @@ class Sign(Direction):
         """β₁, β₂ and what the C kernels leave aside."""
         return *self.betas, 0.0, 0.0, 0.0
 
-    def update(
-        self, gradient: Tensor, weight: Tensor, memory: dict[str, Tensor], step: int
-    ) -> Tensor:
-        return self.updates([gradient], [weight], [memory], [step])[0]
+    update = update_alone
 
     def updates(
         self,

@@ -22,7 +22,7 @@ from colangevin.constraints.base import (
     like,
 )
 from colangevin.constraints.circle import below, check_broadcast
-from colangevin.constraints.sums import Alone, Cut
+from colangevin.constraints.sums import Alone, Cut, part_of
 from colangevin.errors import ConstraintError
 
 Wall: TypeAlias = "float | Tensor | None"
@@ -105,14 +105,7 @@ class Box(Constraint):
     ) -> Constraint:
         if self._plain:
             return self
-
-        def own(wall: Tensor) -> Tensor:
-            wall = wall.expand(shape)
-            for dim, place in enumerate(zip(first, size, strict=True)):
-                wall = wall.narrow(dim, *place)
-            return wall
-
-        return Box(own(self._low), own(self._high))
+        return Box(*(part_of(wall, shape, first, size) for wall in (self._low, self._high)))
 
     def for_members(self, owns: Sequence[Constraint], dims: int) -> Constraint:
         boxes = [own for own in owns if isinstance(own, Box) and own._plain]

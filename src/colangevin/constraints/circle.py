@@ -26,7 +26,7 @@ from colangevin.constraints.base import (
     within,
 )
 from colangevin.constraints.inflection import INFLECTION, RADIUS, found_radius, look
-from colangevin.constraints.sums import Alone, Cut
+from colangevin.constraints.sums import Alone, Cut, part_of
 from colangevin.constraints.unconstrained import Unconstrained
 from colangevin.errors import ConstraintError
 
@@ -146,9 +146,7 @@ class Circle(Constraint):
     ) -> Constraint:
         radius = self.radius
         if isinstance(radius, Tensor):
-            for dim, place in enumerate(zip(first, size, strict=True)):
-                radius = radius.expand(shape).narrow(dim, *place)
-                shape = radius.shape
+            radius = part_of(radius, shape, first, size)
         return replace(self, radius=radius, blocks=1)
 
     def describe(self) -> dict[str, Any]:

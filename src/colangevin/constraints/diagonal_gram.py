@@ -74,9 +74,6 @@ class DiagonalGram(Matrices):
 
     # --- geometry -----------------------------------------------------------------------
 
-    def excess(self, position: Tensor) -> float:
-        return float(self.residual(State(position)).abs().max())
-
     def place(self, position: Tensor) -> Tensor:
         """A nearest weight, of which there may be several."""
         if not bool(position.isfinite().all()):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
-from colangevin.constraints.base import Constraint
+from colangevin.constraints.base import Constraint, State
 from colangevin.constraints.sums import Alone, Cut
 from colangevin.errors import ConstraintError
 
@@ -67,6 +67,9 @@ class Matrices(Constraint):
             return self.turned
         rows, columns = self.matrix(shape)
         return rows < columns
+
+    def excess(self, position: Tensor) -> float:
+        return float(self.residual(State(position)).abs().max())
 
     def cut(self, shape: torch.Size, dim: int) -> Cut:
         return Cut.BETWEEN if dim < self.batch_dims else Cut.NEVER

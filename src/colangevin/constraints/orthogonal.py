@@ -120,9 +120,6 @@ class Orthogonal(Matrices):
 
     # --- geometry -----------------------------------------------------------------------
 
-    def excess(self, position: Tensor) -> float:
-        return float(self.residual(State(position)).abs().max())
-
     def place(self, position: Tensor) -> Tensor:
         """The nearest point, which for a random weight is an orthogonal initialisation."""
         if not bool(position.isfinite().all()):

@@ -103,9 +103,6 @@ class Spectral(Matrices):
 
     # --- geometry -----------------------------------------------------------------------
 
-    def excess(self, position: Tensor) -> float:
-        return float(self.residual(State(position)).abs().max())
-
     def place(self, position: Tensor) -> Tensor:
         """The nearest matrix of the ball; with ``equality`` the weight times a number."""
         found = spectrum(position)

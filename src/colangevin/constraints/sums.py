@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 
+import torch
 from torch import Tensor
 
 
@@ -20,11 +21,31 @@ class Cut(Enum):
     NEVER = "never"
 
 
+def part_of(
+    numbers: Tensor, shape: torch.Size, first: Sequence[int], size: Sequence[int]
+) -> Tensor:
+    """The part of numbers that broadcast to a weight which belongs to a part of the weight.
+
+    Args:
+        numbers: such as radii.
+        shape: of the whole weight.
+        first: where the part begins, in each dimension.
+        size: how far it reaches.
+
+    Example:
+        >>> part_of(torch.tensor([[1.0], [2.0]]), torch.Size([2, 3]), [1, 0], [1, 2])
+        tensor([[2., 2.]])
+    """
+    found = numbers.expand(shape)
+    for dim, place in enumerate(zip(first, size, strict=True)):
+        found = found.narrow(dim, *place)
+    return found
+
+
 class Alone:
     """The parts of a batch that is whole: nothing has to be added.
 
     Example:
-        >>> import torch
         >>> float(ALONE.sum(torch.tensor(2.0)))
         2.0
     """

@@ -21,7 +21,7 @@ from colangevin.constraints.base import (
     like,
     rows_of,
 )
-from colangevin.constraints.sums import Alone, Cut
+from colangevin.constraints.sums import Alone, Cut, part_of
 from colangevin.errors import ConstraintError
 
 
@@ -147,9 +147,7 @@ class Massive(Unconstrained):
     ) -> Massive:
         mass = self.mass
         if isinstance(mass, Tensor):
-            mass = mass.expand(shape)
-            for dim, place in enumerate(zip(first, size, strict=True)):
-                mass = mass.narrow(dim, *place)
+            mass = part_of(mass, shape, first, size)
         return replace(self, mass=mass)
 
     def for_members(self, owns: Sequence[Any], dims: int) -> Massive:

@@ -26,10 +26,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import colangevin as cl
+from colangevin.lab.bench.page_words import put
 from colangevin.torch_compat import stamp
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "accelerators.md"
-START, END = "<!-- accelerators: begin -->\n", "<!-- accelerators: end -->\n"
 WIDTH, LAYERS = 64, 6
 DIRECTIONS = ("gradient", "sign", "adam", "polar")
 GEOMETRIES: dict[str, cl.Constraint] = {
@@ -186,9 +186,7 @@ def main() -> int:
     found = table()
     print(found)
     if arguments.write:
-        page = PAGE.read_text()
-        before, rest = page.split(START)
-        PAGE.write_text(before + START + found + END + rest.split(END)[1])
+        put(PAGE, "accelerators", found)
     return 0
 
 

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 import colangevin as cl
+from colangevin.lab.bench.page_words import put
 from colangevin.lab.bench.timing import best_times
 from colangevin.optimizers.directions.polar import COEFFICIENTS, FLOOR, tangent_polar
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "directions.md"
-START, END = "<!-- costs: begin -->\n", "<!-- costs: end -->\n"
 ROUNDS, REPEAT = 7, 2
 WIDTH, LAYERS = 256, 6
 DIRECTIONS = ("gradient", "sign", "adam", "polar")
@@ -183,9 +183,7 @@ def main() -> int:
     found = table()
     print(found)
     if arguments.write:
-        page = PAGE.read_text()
-        before, rest = page.split(START)
-        PAGE.write_text(before + START + found + END + rest.split(END)[1])
+        put(PAGE, "costs", found)
     return 0
 
 

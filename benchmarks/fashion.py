@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import colangevin as cl
+from colangevin.lab.bench.page_words import put
 from colangevin.lab.data.idx import fashion_mnist
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -213,10 +214,7 @@ def main() -> int:
     found = "\n".join(make()) + "\n"
     print(found)
     if arguments.write:
-        start, end = (f"<!-- {arguments.table}: {word} -->\n" for word in ("begin", "end"))
-        text = (DOCS / page).read_text()
-        before, rest = text.split(start)
-        (DOCS / page).write_text(before + start + found + end + rest.split(end)[1])
+        put(DOCS / page, arguments.table, found)
     return 0
 
 

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor, nn
 
 import colangevin as cl
+from colangevin.lab.bench.page_words import put
 from colangevin.lab.data import cifar10
 from colangevin.optimizers.directions.polar import tangent_polar
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "directions.md"
-START, END = "<!-- manifold muon: begin -->\n", "<!-- manifold muon: end -->\n"
 EPOCHS, BATCH, RATE, SEEDS = 5, 1024, 0.1, 3
 MEANS = (0.49139968, 0.48215827, 0.44653124)
 DEVIATIONS = (0.24703233, 0.24348505, 0.26158768)
@@ -228,9 +228,7 @@ def main() -> int:
     found = table(arguments.batches, arguments.epochs, arguments.seeds) + "\n"
     print(found)
     if arguments.write:
-        page = PAGE.read_text()
-        before, rest = page.split(START)
-        PAGE.write_text(before + START + found + END + rest.split(END)[1])
+        put(PAGE, "manifold muon", found)
     return 0
 
 

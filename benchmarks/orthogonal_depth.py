@@ -26,13 +26,13 @@ import torch
 from torch import Tensor, nn
 
 import colangevin as cl
+from colangevin.lab.bench.page_words import put
 from colangevin.lab.data import fashion_mnist
 from colangevin.lab.models import mlp
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "guides" / "deep-networks.md"
 RECORD = ROOT / "benchmarks" / "results" / "orthogonal_depth.json"
-START, END = "<!-- scales: begin -->\n", "<!-- scales: end -->\n"
 TRAIN, CHOICE, BATCH, EPOCHS, WIDTH, SEEDS = 6000, 2000, 100, 5, 64, 5
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 DEPTHS = (5, 10, 20, 30)
@@ -158,9 +158,7 @@ def main() -> int:
     if arguments.activation is None or arguments.write:
         print(table(record))
     if arguments.write:
-        page = PAGE.read_text()
-        before, rest = page.split(START)
-        PAGE.write_text(before + START + table(record) + END + rest.split(END)[1])
+        put(PAGE, "scales", table(record))
     return 0
 
 

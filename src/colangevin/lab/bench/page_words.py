@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+
+def put(page: Path, name: str, text: str) -> None:
+    r"""Put a text into a page, between the comments "NAME: begin" and "NAME: end".
+
+    Example:
+        >>> import tempfile
+        >>> page = Path(tempfile.mkdtemp()) / "page.md"
+        >>> _ = page.write_text("<!-- table: begin -->\nold\n<!-- table: end -->\n")
+        >>> put(page, "table", "new\n")
+        >>> page.read_text().splitlines()[1]
+        'new'
+    """
+    start, end = (f"<!-- {name}: {word} -->\n" for word in ("begin", "end"))
+    before, rest = page.read_text(encoding="utf-8").split(start)
+    page.write_text(before + start + text + end + rest.split(end)[1], encoding="utf-8")
+
+
 INTRODUCTION = """# Benchmarks
 
 What a step of `CoLA` costs next to the optimizers that people use now. This page is written by

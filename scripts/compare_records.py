@@ -24,8 +24,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from colangevin.lab.experiments.records import Record, read_records  # noqa: E402
-from colangevin.lab.experiments.wording import markdown_table  # noqa: E402
+from colangevin.lab.claims.wording import markdown_table  # noqa: E402
+from colangevin.lab.runner.records import Record, read_records  # noqa: E402
 
 QUANTITIES = {
     "test_accuracy": ("test accuracy, %", 100.0, 2),

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from colangevin import Ensemble  # noqa: E402
-from colangevin.lab.experiments import fashion_circle as fashion  # noqa: E402
+from colangevin.lab.experiments.images import fashion_circle as fashion  # noqa: E402
 from colangevin.lab.machine import circumstances  # noqa: E402
 
 RECORD = ROOT / "benchmarks" / "results" / "pressed_weights.json"

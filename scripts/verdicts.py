@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from colangevin.lab.experiments.results import Results, read_results, verdict_counts
-from colangevin.lab.experiments.verdict_totals import KINDS, totals
+from colangevin.lab.report.results import Results, read_results, verdict_counts
+from colangevin.lab.report.verdict_totals import KINDS, totals
 
 RESULTS = Path(__file__).parents[1] / "results"
 

@@ -12,7 +12,7 @@ import torch
 
 from colangevin.lab.data import WordPieces
 from colangevin.lab.data.pretrained import Minilm
-from colangevin.lab.experiments import job_log
+from colangevin.lab.runner import job_log
 
 CIFAR_BATCHES = ("data_batch_1", "data_batch_2", "test_batch")
 

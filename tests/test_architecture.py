@@ -19,7 +19,11 @@ LAYERS = [
     {"diagnostics"},
     {"sampling"},
     {"integrations"},
+    {"lab.runner"},
+    {"lab.claims"},
+    {"lab.kit"},
     {"lab.experiments", "lab.bench", "lab.explorer"},
+    {"lab.report"},
     {"lab.cli"},
     {"__main__"},
 ]

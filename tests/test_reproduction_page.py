@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from colangevin.lab.experiments.records import Records
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.experiments.reproduction_page import details, page
-from colangevin.lab.experiments.results import read_results, results_of, write_files
+from colangevin.lab.report.reproduction_page import details, page
+from colangevin.lab.report.results import read_results, results_of, write_files
+from colangevin.lab.runner.records import Records
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

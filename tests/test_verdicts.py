@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from colangevin.lab.experiments.experiment import NO, VERDICTS, YES
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.experiments.results import read_results
-from colangevin.lab.experiments.verdict_totals import KINDS, totals
+from colangevin.lab.report.results import read_results
+from colangevin.lab.report.verdict_totals import KINDS, totals
+from colangevin.lab.runner.experiment import NO, VERDICTS, YES
 
 ROOT = Path(__file__).parents[1]
 

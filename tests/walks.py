@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from colangevin.lab.experiments import registry
-from colangevin.lab.experiments.experiment import Answer, Claim, Experiment, Job, Table
-from colangevin.lab.experiments.job_log import Log, pack, unpack
-from colangevin.lab.experiments.records import Records
+from colangevin.lab.runner.experiment import Answer, Claim, Experiment, Job, Table
+from colangevin.lab.runner.job_log import Log, pack, unpack
+from colangevin.lab.runner.records import Records
 
 NAME = "walks"
 STEPS = 200

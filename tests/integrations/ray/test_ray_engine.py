@@ -15,12 +15,13 @@ import pytest
 ray = pytest.importorskip("ray", reason="needs the extra ray")
 
 import walks  # noqa: E402
-from colangevin.lab.experiments import ray_cluster, ray_engine, spiral_classifiers  # noqa: E402
-from colangevin.lab.experiments.experiment import Experiment, Job  # noqa: E402
-from colangevin.lab.experiments.job_log import Log  # noqa: E402
-from colangevin.lab.experiments.running import prepare, reproduce, run  # noqa: E402
-from colangevin.lab.experiments.tasks import Task  # noqa: E402
-from colangevin.lab.experiments.workers import ERROR  # noqa: E402
+from colangevin.lab.experiments.spirals import classifiers as spiral_classifiers  # noqa: E402
+from colangevin.lab.runner import ray_cluster, ray_engine  # noqa: E402
+from colangevin.lab.runner.experiment import Experiment, Job  # noqa: E402
+from colangevin.lab.runner.job_log import Log  # noqa: E402
+from colangevin.lab.runner.running import prepare, reproduce, run  # noqa: E402
+from colangevin.lab.runner.tasks import Task  # noqa: E402
+from colangevin.lab.runner.workers import ERROR  # noqa: E402
 
 TESTS = Path(__file__).parents[2]
 JOBS = ("wide", "narrow", "middle")

@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 from colangevin.lab.cli import calling, demo_command
 from colangevin.lab.cli.interrupt import interrupt_flag
 from colangevin.lab.cli.main import app
-from colangevin.lab.experiments import demo, demo_plot
-from colangevin.lab.experiments.records import Record, Records
-from colangevin.lab.experiments.results import read_results
+from colangevin.lab.experiments.demo.demo import demo
+from colangevin.lab.experiments.demo.demo import plot as demo_plot
+from colangevin.lab.report.results import read_results
+from colangevin.lab.runner.records import Record, Records
 
 JOBS = [name for effect in demo.EFFECTS for name, _ in (effect.plain, effect.constrained)]
 PARTS = demo.SCALES["demo"]["parts"]

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 import walks
 from colangevin.lab.cli.main import app
 from colangevin.lab.experiments import registry
-from colangevin.lab.experiments.reproduction_page import page
-from colangevin.lab.experiments.results import read_results
-from colangevin.lab.experiments.running import reproduce
+from colangevin.lab.report.reproduction_page import page
+from colangevin.lab.report.results import read_results
+from colangevin.lab.runner.running import reproduce
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 

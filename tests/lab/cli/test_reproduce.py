@@ -18,8 +18,8 @@ import walks
 from colangevin.errors import DataError
 from colangevin.lab.cli.main import app
 from colangevin.lab.experiments import registry
-from colangevin.lab.experiments.running import prepare
-from colangevin.lab.experiments.tasks import Local
+from colangevin.lab.runner.running import prepare
+from colangevin.lab.runner.tasks import Local
 
 TESTS = Path(__file__).parents[2]
 JOBS = ("wide", "narrow", "middle")

@@ -7,12 +7,14 @@ import torch
 
 import small_data
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments import boundary_certainty, boundary_plot, datasets, digit_images
-from colangevin.lab.experiments import boundary_digits as boundary
-from colangevin.lab.experiments import boundary_findings as findings
-from colangevin.lab.experiments import job_log as logs
-from colangevin.lab.experiments.job_log import Log, pack
-from colangevin.lab.experiments.records import Record, Records, read_records
+from colangevin.lab.experiments.boundaries import certainty as boundary_certainty
+from colangevin.lab.experiments.boundaries import digit_images, findings
+from colangevin.lab.experiments.boundaries import digits as boundary
+from colangevin.lab.experiments.boundaries import plot as boundary_plot
+from colangevin.lab.runner import datasets
+from colangevin.lab.runner import job_log as logs
+from colangevin.lab.runner.job_log import Log, pack
+from colangevin.lab.runner.records import Record, Records, read_records
 
 
 @pytest.fixture

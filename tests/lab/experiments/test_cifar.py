@@ -7,12 +7,12 @@ import torch
 
 import small_data
 from colangevin.errors import DataError
-from colangevin.lab.experiments import cifar_orthogonal as cifar
-from colangevin.lab.experiments import job_log as logs
-from colangevin.lab.experiments import running
-from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Record, Records, read_records
-from colangevin.lab.experiments.running import reproduce
+from colangevin.lab.experiments.images import cifar_orthogonal as cifar
+from colangevin.lab.runner import job_log as logs
+from colangevin.lab.runner import running
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Record, Records, read_records
+from colangevin.lab.runner.running import reproduce
 
 
 @pytest.fixture(scope="module")

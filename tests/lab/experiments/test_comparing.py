@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from colangevin.lab.experiments import significance
-from colangevin.lab.experiments.comparing import (
+from colangevin.lab.claims import significance
+from colangevin.lab.claims.comparing import (
     Measured,
     Quantity,
     ahead,
@@ -16,8 +16,8 @@ from colangevin.lab.experiments.comparing import (
     spreads,
     within,
 )
-from colangevin.lab.experiments.experiment import NO, NOT_COMPARABLE, UNDECIDED, YES, Answer, Claim
-from colangevin.lab.experiments.records import Record
+from colangevin.lab.runner.experiment import NO, NOT_COMPARABLE, UNDECIDED, YES, Answer, Claim
+from colangevin.lab.runner.records import Record
 
 LOW, HIGH = [8.0, 8.2, 8.1, 8.3, 8.1], [9.0, 9.2, 9.0, 9.4, 9.1]
 

@@ -5,9 +5,15 @@ import math
 import pytest
 import torch
 
-from colangevin.lab.experiments import curvature_table
-from colangevin.lab.experiments.curvature_table import cells, runs_of, tail_index, total, typical
-from colangevin.lab.experiments.records import Record
+from colangevin.lab.experiments.spirals import curvature_table
+from colangevin.lab.experiments.spirals.curvature_table import (
+    cells,
+    runs_of,
+    tail_index,
+    total,
+    typical,
+)
+from colangevin.lab.runner.records import Record
 
 PAPER = {"a": (2.0, 1.0, 3.0), "b": (20.0, 10.0, 30.0)}
 

@@ -5,8 +5,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from colangevin.lab.experiments import path_findings
-from colangevin.lab.experiments.curves import band, say_bands
+from colangevin.lab.claims.curves import band, say_bands
+from colangevin.lab.experiments.paths import path_findings
 
 
 @pytest.mark.parametrize(("scale", "ends"), [("log", (0.1, 9.0)), ("linear", (-4.35, 13.45))])

@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from colangevin.lab.experiments import depth, depth_orthogonal, depth_penalty, depth_temperature
-from colangevin.lab.experiments.experiment import NO, NOT_COMPARABLE, YES
-from colangevin.lab.experiments.records import Record, Records
-from colangevin.lab.experiments.running import reproduce
+from colangevin.lab.experiments.depth.depth import depth
+from colangevin.lab.experiments.depth.depth import orthogonal as depth_orthogonal
+from colangevin.lab.experiments.depth.depth import penalty as depth_penalty
+from colangevin.lab.experiments.depth.depth import temperature as depth_temperature
+from colangevin.lab.runner.experiment import NO, NOT_COMPARABLE, YES
+from colangevin.lab.runner.records import Record, Records
+from colangevin.lab.runner.running import reproduce
 
 TINY = {**depth.TINY, "epochs": 2, "hidden": 6, "train_points": 50, "test_points": 20}
 CASES = {

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments import datasets, fashion_circle, fashion_findings
-from colangevin.lab.experiments.experiment import NO, YES
-from colangevin.lab.experiments.records import Record, Records
-from colangevin.lab.experiments.running import reproduce
+from colangevin.lab.experiments.images import fashion_circle, fashion_findings
+from colangevin.lab.runner import datasets
+from colangevin.lab.runner.experiment import NO, YES
+from colangevin.lab.runner.records import Record, Records
+from colangevin.lab.runner.running import reproduce
 
 SIZES = {"runs": 2, "epochs": 2, "hidden": 5, "batch_size": 16, "measurements": 2}
 

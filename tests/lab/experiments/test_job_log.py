@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from colangevin.errors import RecordError
-from colangevin.lab.experiments import job_log
-from colangevin.lab.experiments.experiment import Answer, Job, Table
-from colangevin.lab.experiments.job_log import Log, pack, unpack
-from colangevin.lab.experiments.records import read_record, read_records
-from colangevin.lab.experiments.values import plain
+from colangevin.lab.runner import job_log
+from colangevin.lab.runner.experiment import Answer, Job, Table
+from colangevin.lab.runner.job_log import Log, pack, unpack
+from colangevin.lab.runner.records import read_record, read_records
+from colangevin.lab.runner.values import plain
 
 JOB = Job("walk", "a", {"steps": 3, "lr": 1 / 3, "radii": (1.0, 5.0)})
 

@@ -7,13 +7,13 @@ import torch
 
 import small_data
 from colangevin.lab.data import wikitext2_bytes
-from colangevin.lab.experiments import job_log as logs
-from colangevin.lab.experiments import language_findings as findings
-from colangevin.lab.experiments import language_model as language
-from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Record, Records, read_records
-from colangevin.lab.experiments.running import reproduce
-from colangevin.lab.experiments.training import Run
+from colangevin.lab.experiments.text import language_findings as findings
+from colangevin.lab.experiments.text import language_model as language
+from colangevin.lab.runner import job_log as logs
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Record, Records, read_records
+from colangevin.lab.runner.running import reproduce
+from colangevin.lab.runner.training import Run
 from colangevin.optimizers.violation import Violation
 
 METHODS = list(language.METHODS)

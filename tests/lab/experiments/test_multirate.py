@@ -9,21 +9,19 @@ import torch
 import colangevin as cl
 import small_data
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments import (
-    datasets,
-    multirate,
-    multirate_biases,
-    multirate_patches,
-    multirate_subsets,
-)
-from colangevin.lab.experiments import job_log as logs
-from colangevin.lab.experiments.experiment import VERDICTS, Job
-from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Record, Records, read_records
+from colangevin.lab.experiments.multirate.multirate import biases as multirate_biases
+from colangevin.lab.experiments.multirate.multirate import multirate
+from colangevin.lab.experiments.multirate.multirate import patches as multirate_patches
+from colangevin.lab.experiments.multirate.multirate import subsets as multirate_subsets
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.experiments.results import results_of
-from colangevin.lab.experiments.running import reproduce
 from colangevin.lab.models import MobileNetV2
+from colangevin.lab.report.results import results_of
+from colangevin.lab.runner import datasets
+from colangevin.lab.runner import job_log as logs
+from colangevin.lab.runner.experiment import VERDICTS, Job
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Record, Records, read_records
+from colangevin.lab.runner.running import reproduce
 
 NAMES = [
     "multirate-biases",
@@ -37,7 +35,7 @@ NAMES = [
 @pytest.fixture
 def data(tmp_path, monkeypatch):
     """Small files of every kind, and one processor."""
-    monkeypatch.setattr("colangevin.lab.experiments.tasks.processors", lambda: 1)
+    monkeypatch.setattr("colangevin.lab.runner.tasks.processors", lambda: 1)
     monkeypatch.setattr("colangevin.lab.data.files._md5", lambda path, expected: expected)
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (80, 28, 28), dtype=torch.uint8, generator=generator)

@@ -8,23 +8,22 @@ import torch
 
 import small_data
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments import (
-    background,
-    datasets,
-    loss_paths,
-    partitioned,
-    partitioned_noise,
-    partitioned_overfitting,
-    partitioned_spirals,
-    weight_findings,
+from colangevin.lab.experiments.background.background import background
+from colangevin.lab.experiments.partitioned.adam import AdamEnsemble
+from colangevin.lab.experiments.partitioned.partitioned import noise as partitioned_noise
+from colangevin.lab.experiments.partitioned.partitioned import (
+    overfitting as partitioned_overfitting,
 )
-from colangevin.lab.experiments.adam import AdamEnsemble
-from colangevin.lab.experiments.experiment import VERDICTS, Job
-from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Record, Records, read_records
+from colangevin.lab.experiments.partitioned.partitioned import partitioned, weight_findings
+from colangevin.lab.experiments.partitioned.partitioned import spirals as partitioned_spirals
+from colangevin.lab.experiments.paths import loss_paths
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.experiments.results import results_of
-from colangevin.lab.experiments.running import reproduce
+from colangevin.lab.report.results import results_of
+from colangevin.lab.runner import datasets
+from colangevin.lab.runner.experiment import VERDICTS, Job
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Record, Records, read_records
+from colangevin.lab.runner.running import reproduce
 from colangevin.optimizers import AdLaLa, partition
 
 SMALL = [
@@ -45,7 +44,7 @@ SMALL = [
 @pytest.mark.parametrize("name", SMALL)
 def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every job makes a record, and records make a table, figures and verdicts."""
-    monkeypatch.setattr("colangevin.lab.experiments.tasks.processors", lambda: 1)
+    monkeypatch.setattr("colangevin.lab.runner.tasks.processors", lambda: 1)
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (80, 28, 28), dtype=torch.uint8, generator=generator)
     labels = torch.randint(10, (80,), generator=generator)

@@ -8,13 +8,15 @@ import pytest
 import torch
 
 from colangevin.lab.data import ImageData, Table
-from colangevin.lab.experiments import datasets, posterior, posterior_uci
-from colangevin.lab.experiments.experiment import VERDICTS, Job
-from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Records, read_record
+from colangevin.lab.experiments.posteriors import posterior
+from colangevin.lab.experiments.posteriors import uci as posterior_uci
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.experiments.results import results_of
-from colangevin.lab.experiments.running import reproduce
+from colangevin.lab.report.results import results_of
+from colangevin.lab.runner import datasets
+from colangevin.lab.runner.experiment import VERDICTS, Job
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Records, read_record
+from colangevin.lab.runner.running import reproduce
 from small_data import stop_after
 
 
@@ -34,7 +36,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
         labels = torch.randint(10, (80,), generator=generator)
         found = ImageData(images[:60], labels[:60], images[60:], labels[60:])
         monkeypatch.setitem(datasets.LOADERS, name, lambda directory, found=found: found)
-    monkeypatch.setattr("colangevin.lab.experiments.tasks.processors", lambda: 1)
+    monkeypatch.setattr("colangevin.lab.runner.tasks.processors", lambda: 1)
 
 
 def checked(name: str, out: Path) -> Records:

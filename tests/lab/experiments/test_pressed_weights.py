@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments import datasets
+from colangevin.lab.runner import datasets
 
 ROOT = Path(__file__).parents[3]
 METHOD = "c-cola-ud-oba"

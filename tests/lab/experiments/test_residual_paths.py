@@ -7,16 +7,16 @@ import pytest
 import torch
 
 import small_data
-from colangevin.lab.experiments import job_log as logs
-from colangevin.lab.experiments import path_findings, residual_training
-from colangevin.lab.experiments import residual_paths as residual
-from colangevin.lab.experiments.experiment import VERDICTS
-from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Record, Records, read_records
-from colangevin.lab.experiments.residual_training import BASE, groups, lines_of, narrow_layers
-from colangevin.lab.experiments.results import results_of
-from colangevin.lab.experiments.running import reproduce
+from colangevin.lab.experiments.paths import path_findings, residual_training
+from colangevin.lab.experiments.paths import residual_paths as residual
+from colangevin.lab.experiments.paths.residual_training import BASE, groups, lines_of, narrow_layers
 from colangevin.lab.models import VGG11, MobileNetV2, resnet
+from colangevin.lab.report.results import results_of
+from colangevin.lab.runner import job_log as logs
+from colangevin.lab.runner.experiment import VERDICTS
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Record, Records, read_records
+from colangevin.lab.runner.running import reproduce
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def whole(tmp_path_factory):
     data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
     small_data.write_cifar(data)
     with small_data.any_hash(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("colangevin.lab.experiments.tasks.processors", lambda: 1)
+        patch.setattr("colangevin.lab.runner.tasks.processors", lambda: 1)
         yield reproduce(residual.EXPERIMENT, "smoke", data=data, out=out, jobs=1), data
 
 

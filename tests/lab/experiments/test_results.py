@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from colangevin.lab.experiments.experiment import Answer, Claim
-from colangevin.lab.experiments.records import Record, Records
 from colangevin.lab.experiments.registry import find
-from colangevin.lab.experiments.reproduction_page import page
-from colangevin.lab.experiments.results import results_of
+from colangevin.lab.report.reproduction_page import page
+from colangevin.lab.report.results import results_of
+from colangevin.lab.runner.experiment import Answer, Claim
+from colangevin.lab.runner.records import Record, Records
 
 
 def results(name, scale, runs):

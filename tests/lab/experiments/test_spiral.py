@@ -8,12 +8,13 @@ import torch
 
 import small_data
 from colangevin.errors import DivergenceWarning, RecordError
-from colangevin.lab.experiments import spiral, spiral_curvature
-from colangevin.lab.experiments.experiment import seeds_of
-from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Record, Records, read_records
 from colangevin.lab.experiments.registry import find
-from colangevin.lab.experiments.running import reproduce
+from colangevin.lab.experiments.spirals import curvature as spiral_curvature
+from colangevin.lab.experiments.spirals import spiral
+from colangevin.lab.runner.experiment import seeds_of
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Record, Records, read_records
+from colangevin.lab.runner.running import reproduce
 
 NAMES = ("spiral-classifiers", "spiral-curvature", "spiral-gradients", "spiral-temperature")
 

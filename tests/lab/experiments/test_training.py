@@ -9,10 +9,10 @@ from torch.optim.lr_scheduler import StepLR
 
 import small_data
 from colangevin.constraints import Orthogonal
-from colangevin.lab.experiments import job_log as logs
-from colangevin.lab.experiments import training
-from colangevin.lab.experiments.experiment import Job
-from colangevin.lab.experiments.job_log import Log
+from colangevin.lab.runner import job_log as logs
+from colangevin.lab.runner import training
+from colangevin.lab.runner.experiment import Job
+from colangevin.lab.runner.job_log import Log
 from colangevin.optimizers import CoLA
 
 INPUTS = torch.linspace(-1, 1, 10)[:, None]

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 import small_data
-from colangevin.lab.experiments import job_log as logs
-from colangevin.lab.experiments import transformer_circle as transformer
-from colangevin.lab.experiments import transformer_findings
-from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Record, Records, read_records
-from colangevin.lab.experiments.running import reproduce
+from colangevin.lab.experiments.text import transformer_circle as transformer
+from colangevin.lab.experiments.text import transformer_findings
+from colangevin.lab.runner import job_log as logs
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Record, Records, read_records
+from colangevin.lab.runner.running import reproduce
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@ import os
 import subprocess
 import sys
 
-from colangevin.lab.experiments.workers import run_all, run_queue
+from colangevin.lab.runner.workers import run_all, run_queue
 
 # A spawned process imports the main module again, and under pytest that is not this file.
 SCRIPT = """
 import os, time
-from colangevin.lab.experiments.workers import run_all
+from colangevin.lab.runner.workers import run_all
 
 def count(task, keep_going):
     limit, fails = task
@@ -72,7 +72,7 @@ def test_several_tasks_run_in_processes_of_their_own(tmp_path):
 
 QUEUE = """
 import os, time
-from colangevin.lab.experiments.workers import run_queue
+from colangevin.lab.runner.workers import run_queue
 
 def work(task, keep_going):
     if task == "bad":

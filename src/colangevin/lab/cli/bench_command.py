@@ -15,9 +15,9 @@ from colangevin.lab.bench.benchmark import STEPS, Settings, full, quick, run, ti
 from colangevin.lab.bench.record import Record
 from colangevin.lab.bench.timing import Effort
 from colangevin.lab.bench.works import QUICK, Sizes
+from colangevin.lab.claims.wording import duration
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
-from colangevin.lab.experiments.wording import duration
-from colangevin.lab.experiments.writing import write_text
+from colangevin.lab.runner.writing import write_text
 
 NAME = "bench"
 

@@ -13,20 +13,20 @@ from rich.console import Console
 
 from colangevin import checks
 from colangevin.errors import DataError, RecordError
+from colangevin.lab.claims.comparing import late
+from colangevin.lab.claims.wording import capital
 from colangevin.lab.cli.calling import program
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain, say_ended
 from colangevin.lab.cli.interrupt import stopping_flag
 from colangevin.lab.cli.job_bars import run_with_progress
 from colangevin.lab.cli.narrow_tables import terminal_table
 from colangevin.lab.cli.report_command import say_written
-from colangevin.lab.experiments import demo
-from colangevin.lab.experiments.comparing import late
-from colangevin.lab.experiments.experiment import seeds_of
-from colangevin.lab.experiments.job_log import Log
-from colangevin.lab.experiments.records import Records, read_records
-from colangevin.lab.experiments.running import Plan, prepare
-from colangevin.lab.experiments.wording import capital
-from colangevin.lab.experiments.writing import replacing, write_text
+from colangevin.lab.experiments.demo.demo import demo
+from colangevin.lab.runner.experiment import seeds_of
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Records, read_records
+from colangevin.lab.runner.running import Plan, prepare
+from colangevin.lab.runner.writing import replacing, write_text
 
 EPOCHS = tuple(part["epochs"] for part in demo.SCALES[demo.NAME]["parts"])
 PICTURES = {".png", ".pdf", ".svg"}
@@ -143,7 +143,7 @@ def _write(records: Records, picture: Path, console: Console) -> None:
     numbers = picture.with_suffix(".csv")
     write_text(numbers, _csv(records))
     # Imported here: a second or two, which no one should wait for before the training.
-    from colangevin.lab.experiments.demo_plot import draw
+    from colangevin.lab.experiments.demo.plot import draw
 
     with replacing(picture) as file:
         about = {"Software": None} if picture.suffix.lower() == ".png" else None

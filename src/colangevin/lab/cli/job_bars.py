@@ -15,9 +15,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from colangevin.lab.experiments.running import Plan
-from colangevin.lab.experiments.running import run as run_plan
-from colangevin.lab.experiments.wording import duration
+from colangevin.lab.claims.wording import duration
+from colangevin.lab.runner.running import Plan
+from colangevin.lab.runner.running import run as run_plan
 
 
 def run_with_progress(plan: Plan, console: Console, interrupted: Callable[[], bool]) -> bool:

@@ -1,4 +1,4 @@
-"""``cola report``: files and tables around :mod:`colangevin.lab.experiments.results`."""
+"""``cola report``: files and tables around :mod:`colangevin.lab.report.results`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from rich.console import Console
 
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, complain
 from colangevin.lab.cli.narrow_tables import terminal_table
-from colangevin.lab.experiments.browser_report import html_report
-from colangevin.lab.experiments.reproduction_page import details
-from colangevin.lab.experiments.reproduction_page import page as markdown_page
-from colangevin.lab.experiments.results import Results, headline, read_results, write_files
-from colangevin.lab.experiments.results import found as results_found
-from colangevin.lab.experiments.writing import write_text
+from colangevin.lab.report.browser_report import html_report
+from colangevin.lab.report.reproduction_page import details
+from colangevin.lab.report.reproduction_page import page as markdown_page
+from colangevin.lab.report.results import Results, headline, read_results, write_files
+from colangevin.lab.report.results import found as results_found
+from colangevin.lab.runner.writing import write_text
 
 
 def run_report(directory: Path, page: Path | None) -> int:

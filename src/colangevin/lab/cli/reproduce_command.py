@@ -13,18 +13,18 @@ from rich.table import Table
 
 from colangevin import checks
 from colangevin.errors import DataError, RecordError
+from colangevin.lab.claims.wording import sentence
 from colangevin.lab.cli.calling import program
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain, say_ended
 from colangevin.lab.cli.interrupt import stopping_flag, uninterrupted
 from colangevin.lab.cli.job_bars import run_with_progress
 from colangevin.lab.cli.report_command import print_results, say_written, write_report
-from colangevin.lab.experiments.experiment import Experiment
-from colangevin.lab.experiments.records import read_records
 from colangevin.lab.experiments.registry import EXPERIMENTS, find
-from colangevin.lab.experiments.results import results_of
-from colangevin.lab.experiments.running import Plan, prepare
-from colangevin.lab.experiments.tasks import Engine, Local
-from colangevin.lab.experiments.wording import sentence
+from colangevin.lab.report.results import results_of
+from colangevin.lab.runner.experiment import Experiment
+from colangevin.lab.runner.records import read_records
+from colangevin.lab.runner.running import Plan, prepare
+from colangevin.lab.runner.tasks import Engine, Local
 
 RAY = "ray"
 USUAL = "laptop"
@@ -75,7 +75,7 @@ def _engine(
     """Where the jobs run, by the names of the command line."""
     checks.choice("engine", name, (Local.name, RAY))
     if name == RAY:
-        from colangevin.lab.experiments.ray_engine import opened
+        from colangevin.lab.runner.ray_engine import opened
 
         return opened(address, gpus or 0.0)
     for option, value in (("--address", address), ("--gpus", gpus)):

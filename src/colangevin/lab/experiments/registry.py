@@ -4,41 +4,42 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from colangevin.lab.experiments import (
-    background,
-    boundary_digits,
-    cifar_orthogonal,
-    demo,
-    depth_orthogonal,
-    depth_penalty,
-    depth_temperature,
-    fashion_circle,
-    language_model,
-    loss_paths,
-    multirate_biases,
-    multirate_images,
-    multirate_patches,
-    multirate_subsets,
-    multirate_text,
-    partitioned_evolution,
-    partitioned_noise,
-    partitioned_overfitting,
-    partitioned_poker,
-    partitioned_spirals,
-    partitioned_temperature,
-    partitioned_trigonometric,
-    posterior_cold,
-    posterior_ood,
-    posterior_uci,
-    residual_paths,
-    spiral_classifiers,
-    spiral_curvature,
-    spiral_gradients,
-    spiral_temperature,
-    transformer_circle,
-    weight_distributions,
+from colangevin.lab.experiments.background.background import background
+from colangevin.lab.experiments.boundaries import digits as boundary_digits
+from colangevin.lab.experiments.demo.demo import demo
+from colangevin.lab.experiments.depth.depth import orthogonal as depth_orthogonal
+from colangevin.lab.experiments.depth.depth import penalty as depth_penalty
+from colangevin.lab.experiments.depth.depth import temperature as depth_temperature
+from colangevin.lab.experiments.images import cifar_orthogonal, fashion_circle
+from colangevin.lab.experiments.multirate.multirate import biases as multirate_biases
+from colangevin.lab.experiments.multirate.multirate import images as multirate_images
+from colangevin.lab.experiments.multirate.multirate import patches as multirate_patches
+from colangevin.lab.experiments.multirate.multirate import subsets as multirate_subsets
+from colangevin.lab.experiments.multirate.multirate import text as multirate_text
+from colangevin.lab.experiments.partitioned.partitioned import evolution as partitioned_evolution
+from colangevin.lab.experiments.partitioned.partitioned import noise as partitioned_noise
+from colangevin.lab.experiments.partitioned.partitioned import (
+    overfitting as partitioned_overfitting,
 )
-from colangevin.lab.experiments.experiment import Experiment
+from colangevin.lab.experiments.partitioned.partitioned import poker as partitioned_poker
+from colangevin.lab.experiments.partitioned.partitioned import spirals as partitioned_spirals
+from colangevin.lab.experiments.partitioned.partitioned import (
+    temperature as partitioned_temperature,
+)
+from colangevin.lab.experiments.partitioned.partitioned import (
+    trigonometric as partitioned_trigonometric,
+)
+from colangevin.lab.experiments.partitioned.partitioned import weight_distributions
+from colangevin.lab.experiments.paths import loss_paths, residual_paths
+from colangevin.lab.experiments.posteriors import cold as posterior_cold
+from colangevin.lab.experiments.posteriors import ood as posterior_ood
+from colangevin.lab.experiments.posteriors import uci as posterior_uci
+from colangevin.lab.experiments.spirals import classifiers as spiral_classifiers
+from colangevin.lab.experiments.spirals import curvature as spiral_curvature
+from colangevin.lab.experiments.spirals import gradients as spiral_gradients
+from colangevin.lab.experiments.spirals import temperature as spiral_temperature
+from colangevin.lab.experiments.text import language_model, transformer_circle
+from colangevin.lab.runner.experiment import Experiment
 
 _ALL: tuple[Experiment, ...] = (
     spiral_classifiers.EXPERIMENT,

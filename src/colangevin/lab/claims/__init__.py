@@ -1,0 +1,1 @@
+"""What records say of a claim: tests, numbers, words."""

@@ -1,0 +1,1 @@
+"""Multiple time-stepping, chapter 1."""

@@ -1,0 +1,1 @@
+"""Boundaries between digits."""

@@ -1,0 +1,1 @@
+"""What ``cola demo`` shows."""

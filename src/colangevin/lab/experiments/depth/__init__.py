@@ -1,0 +1,1 @@
+"""Deep networks: orthogonal weights, penalties, temperature."""

@@ -1,0 +1,1 @@
+"""Images: bounded and orthogonal weights."""

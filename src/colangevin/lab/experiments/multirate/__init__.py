@@ -1,0 +1,1 @@
+"""Multirate training: fast and slow parameters."""

@@ -1,0 +1,1 @@
+"""Partitioned dynamics: layers with dynamics of their own."""

@@ -1,0 +1,226 @@
+"""Section 3.6, "Evolution": where on a spiral a training succeeds first, and which points move it.
+
+The thesis states two things without a figure: whatever the optimizer, the outer part of the
+spirals is told apart first; and for SGD single points of the outer part move the weights more
+than inner ones at first, while for AdLaLa they do so about equally.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from colangevin.diagnostics import accuracy_by_radius, point_effects
+from colangevin.ensemble import Ensemble
+from colangevin.lab.claims.comparing import Measured, ahead, inside
+from colangevin.lab.claims.curves import COLORS, band, say_bands
+from colangevin.lab.experiments.partitioned.partitioned import partitioned
+from colangevin.lab.experiments.partitioned.spirals import TWO_TURNS_ADLALA
+from colangevin.lab.runner import ensembles
+from colangevin.lab.runner.experiment import (
+    Claim,
+    Experiment,
+    Job,
+    Settings,
+    Table,
+    seeds_of,
+)
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Record, Records, mean_std
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "partitioned-evolution"
+FULL: dict[str, Any] = {
+    "runs": 10,
+    "hidden": 100,
+    "train_points": 500,
+    "test_points": 1_000,
+    "batch_size": 25,
+    "steps": 8_000,
+    "measurements": 20,
+    "data": partitioned.TWO_TURNS,
+}
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {**FULL, "runs": 2, "hidden": 6, "test_points": 60, "steps": 80},
+    "laptop": {**FULL, "runs": 3, "steps": 4_000},
+    "full": FULL,
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "sgd": {"label": "SGD", "method": {"kind": "sgd", "h": 0.2}},
+    "adam": {"label": "Adam", "method": {"kind": "adam", "h": 0.005}},
+    "sgld": {"label": "SGLD", "method": {"kind": "sgld", "h": 0.1, "sigma": 0.01}},
+    "adlala": {"label": "AdLaLa", "method": TWO_TURNS_ADLALA},
+}
+EDGES = (0.0, 1.0, 1.5, 2.2)
+"""Radii between the rings: a quarter of the arm's points, 5/16 and 7/16 (the arm ends at 2)."""
+RINGS = ("inner", "middle", "outer")
+EFFECT_POINTS = 200
+EARLY = 2_000
+"""Steps that the thesis calls the beginning."""
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """One job per method."""
+    return [Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
+
+
+def look(ensemble: Ensemble, settings: Settings, points: partitioned.Points) -> dict[str, Any]:
+    """Accuracies of the rings, and mean effects of inner and outer points, run by run."""
+    accuracies, effects = [], []
+    for index in ensemble.active:
+        model = ensemble.member(index)
+        test = points.test_inputs[index], points.test_labels[index]
+        accuracies.append(accuracy_by_radius(model, *test, EDGES).tolist())
+        inputs, labels = (part[index][:EFFECT_POINTS] for part in points[:2])
+        moved = point_effects(model, partitioned.loss, inputs, labels)
+        radius = inputs.norm(dim=1)
+        inner, outer = radius < EDGES[1], radius >= EDGES[2]
+        effects.append([float(moved[inner].mean()), float(moved[outer].mean())])
+    epochs = ensemble.epochs
+    step = epochs * settings["train_points"] // settings["batch_size"]
+    return {"step": step, "rings": accuracies, "effects": effects}
+
+
+def run(job: Job, log: Log) -> None:
+    """Train, and look at rings and single points now and then."""
+    settings = job.settings
+    seeds = seeds_of(settings)
+    points = partitioned.draw_points(settings, seeds)
+    epochs = partitioned.epochs_of(settings)
+    spacing = max(1, epochs // settings["measurements"])
+
+    def observe(ensemble: Ensemble) -> dict[str, Any] | None:
+        due = ensemble.epochs % spacing == 0 or ensemble.epochs == epochs
+        return look(ensemble, settings, points) if due else None
+
+    ensemble = partitioned.make(settings, seeds)
+    kept = partitioned.train(ensemble, settings, points, log, observe)
+    if kept is not None:
+        log.finish(course=kept, removed=ensembles.removals(ensemble))
+
+
+def rings(record: Record) -> torch.Tensor:
+    """Accuracies in %: [times, runs, rings]."""
+    return 100 * torch.tensor([row["rings"] for row in record.final["course"]])
+
+
+def ratios(record: Record) -> torch.Tensor:
+    """Mean effect of an outer point over that of an inner one: [times, runs]."""
+    effects = torch.tensor([row["effects"] for row in record.final["course"]])
+    return effects[..., 1] / effects[..., 0]
+
+
+def steps_of(record: Record) -> list[int]:
+    """When the rings were looked at."""
+    return [row["step"] for row in record.final["course"]]
+
+
+def mean_until(record: Record, values: torch.Tensor, step: int) -> list[float]:
+    """Mean of each run over the measurements after the start until a step."""
+    chosen = [place for place, own in enumerate(steps_of(record)) if 0 < own <= step] or [-1]
+    return [float(value) for value in values[chosen].mean(dim=0)]
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Accuracy of each ring, and the ratio of effects, over steps."""
+    from matplotlib.figure import Figure
+
+    count = len(records) + 1
+    figure = Figure(figsize=(3.4 * count, 3.6), layout="constrained")
+    axes = figure.subplots(1, count)
+    axes[-1].set_yscale("log")
+    for place, (axis, record) in enumerate(zip(axes, records.values(), strict=False)):
+        steps, values = steps_of(record), rings(record)
+        for ring, name in enumerate(RINGS):
+            band(axis, steps, values[..., ring].numpy(), color=COLORS[ring], label=name)
+        axis.set(title=record.settings["label"], xlabel="step", ylabel="test accuracy, %")
+        axis.set(ylim=(0, 101))
+        label = record.settings["label"]
+        band(axes[-1], steps, ratios(record).numpy(), color=COLORS[place], label=label)
+    axes[-1].axhline(1.0, color="gray", linewidth=1)
+    axes[-1].set(xlabel="step", ylabel="effect of outer over inner points")
+    for axis in axes:
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize="small")
+    say_bands(figure)
+    return {"evolution": figure}
+
+
+def table(records: Records) -> Table:
+    """Rings in the beginning and at the end, and the effects in the beginning."""
+    rows = []
+    for record in records.values():
+        found = rings(record)
+        early = [Measured("", mean_until(record, found[..., r], EARLY)).text(1) for r in (0, 2)]
+        end = [f"{mean_std(found[-1, :, ring].tolist())[0]:.1f}" for ring in (0, 2)]
+        effect = Measured("", mean_until(record, ratios(record), EARLY)).text(2)
+        rows.append([record.settings["label"], *early, *end, effect])
+    columns = ["method"]
+    columns += [f"{ring} ring, first 2,000 steps, %" for ring in ("inner", "outer")]
+    columns += ["inner ring, end, %", "outer ring, end, %", "effect of outer over inner points"]
+    return Table(columns, rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """Outer arms first with every method; outer points move SGD more, and AdLaLa equally."""
+    found = [_outer_first(record) for record in records.values()]
+    for name in ("sgd", "adlala"):
+        if name in records:
+            found.append(_effect(records[name], equal=name == "adlala"))
+    return found
+
+
+def _outer_first(record: Record) -> Claim:
+    values = rings(record)
+    inner, outer = (
+        Measured(word, mean_until(record, values[..., ring], EARLY))
+        for ring, word in ((0, "inner"), (2, "outer"))
+    )
+    text = f"{record.settings['label']} learns the outer part first: test accuracy, mean of the "
+    return ahead(text + "first 2,000 steps, %", outer, [inner], digits=1)
+
+
+def _effect(record: Record, equal: bool) -> Claim:
+    values = mean_until(record, ratios(record), EARLY)
+    why = f"before the first step it is {mean_std(ratios(record)[0].tolist())[0]:.2f}"
+    text = f"{record.settings['label']}: effect of an outer data point over that of an inner one, "
+    text += "mean of the first 2,000 steps"
+    stated, bounds = ("about equal", (0.8, 1.25)) if equal else ("more", (1.0, math.inf))
+    low, high = bounds
+    return inside(text, stated, Measured("", values), low=low, high=high, digits=2, why=why)
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="the course of a training on the two-turn spiral: inner and outer arms",
+    phrase="the course of a training, arm by arm",
+    source='thesis section 3.6, "Evolution"',
+    claimed=(
+        "every method learns the outer part of the spirals first; single outer points move "
+        "SGD more than inner ones, and AdLaLa about equally"
+    ),
+    ours=(
+        "all settings: the text has no figure; the effect of a point is the norm of the "
+        "gradient of its own loss"
+    ),
+    settings_stated=(
+        ("effect of a point", "in words", "norm of the gradient of its loss"),
+        ("rings", "in words", "radii up to 1, 1.5 and 2.2"),
+        ("steps, nodes, turns", "not stated", "{steps}, {hidden}, 2"),
+        ("runs", "not stated", "{runs}"),
+    ),
+    scales=SCALES,
+    jobs=jobs,
+    run=run,
+    figures=figures,
+    table=table,
+    claims=claims,
+    note="Ours, because the text does not state them: two turns, 100 nodes, 500 training points, "
+    "batches of 5 %, 8,000 steps, 10 runs; rings at radii 1 and 1.5 of 2; the effect of a point is "
+    "the norm of the gradient of its own loss",
+    times={"smoke": "5 s", "laptop": "1 min", "full": "3 min"},
+)

@@ -1,0 +1,1 @@
+"""The loss along paths between networks."""

@@ -1,0 +1,1 @@
+"""The two- and four-turn spirals: circles, regions, curvature, gradients."""

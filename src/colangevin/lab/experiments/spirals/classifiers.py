@@ -1,0 +1,175 @@
+"""Figures 1 and 2: five methods on the two-turn spiral, mean over runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from colangevin.diagnostics.weights import largest_weight
+from colangevin.ensemble import Ensemble
+from colangevin.lab.claims.comparing import Quantity, lead
+from colangevin.lab.experiments.spirals import regions, spiral
+from colangevin.lab.experiments.spirals.plot import draw_curves, draw_regions
+from colangevin.lab.runner import ensembles
+from colangevin.lab.runner.experiment import (
+    Claim,
+    Experiment,
+    Job,
+    Settings,
+    Table,
+    seeds_of,
+)
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Records
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "spiral-classifiers"
+SCALES = {
+    **spiral.SCALES,
+    # Adds its jobs to the records of the full scale.
+    "draws": {**spiral.PAPER, "scale": "full", "draws": 10},
+}
+REDRAWN = ("sgd", "sgd-wd", "c-sgd")
+"""Methods whose comparison the scale draws looks into."""
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """One job per method; with ``draws``, some of them again on so many sets of data."""
+    shared = {key: value for key, value in settings.items() if key != "draws"}
+    found = [Job(NAME, name, {**shared, **own}) for name, own in spiral.METHODS.items()]
+    for name in REDRAWN if "draws" in settings else ():
+        own = spiral.METHODS[name]
+        label = f"{own['label']}, {settings['draws']} sets of data"
+        found.append(Job(NAME, f"draws-{name}", {**settings, **own, "label": label}))
+    return found
+
+
+def run(job: Job, log: Log) -> None:
+    """Train all runs of a method as one ensemble."""
+    settings = job.settings
+    seeds = seeds_of(settings)
+    points = spiral.draw_points(settings, seeds)
+    ensemble = spiral.make(settings, seeds, settings.get("radii"), settings.get("temperature", 0.0))
+    if not spiral.train(ensemble, settings, points, log):
+        return
+    spiral.save_weights(ensemble, settings, log.directory, job.name)
+    log.finish(**_final(ensemble, points))
+
+
+def _final(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any]:
+    measured = spiral.measure(ensemble, points)
+    largest = [largest_weight(network) for network in spiral.networks(ensemble)]
+    return {
+        **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
+        "largest_weight": ensembles.everyone(ensemble, torch.tensor(largest)),
+        "violation": ensembles.everyone(ensemble, ensembles.violations(ensemble)),
+        "removed": ensembles.removals(ensemble),
+        "picture": regions.picture(ensemble.member(0).cpu(), points)
+        if 0 in ensemble.active
+        else None,
+    }
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Decision regions of the first run (figure 1), and curves of all (figure 2)."""
+    records = Records(record for record in records.values() if "draws" not in record.settings)
+    return {"regions": draw_regions(records), "curves": draw_curves(records)}
+
+
+def table(records: Records) -> Table:
+    """Accuracies and losses after the last epoch."""
+    columns = ["method", "test accuracy, %", "test loss", "train accuracy, %", "train loss"]
+    rows = []
+    for job, record in records.items():
+        rows.append(
+            [
+                record.settings["label"],
+                records.text(job, "test_accuracy", 2, 100.0),
+                records.text(job, "test_loss", 3),
+                records.text(job, "train_accuracy", 2, 100.0),
+                records.text(job, "train_loss", 4),
+                f"{max(record.values('largest_weight')):.2f}",
+                f"{max(record.values('violation')):.0e}" if "radii" in record.settings else "–",
+            ]
+        )
+    return Table([*columns, "largest weight", "violation"], rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """The orderings that the paper states; figure 2 has no numbers."""
+    found = []
+    for better in ("c-sgd", "c-sgld"):
+        for worse in ("sgd", "sgd-wd"):
+            if better not in records or worse not in records:
+                continue
+            for quantity in (spiral.ACCURACY, spiral.LOSS):
+                claim = quantity.ahead(records[better], records[worse])
+                reasons = filter(None, (claim.why, _by_draw(records, better, worse, quantity)))
+                found.append(replace(claim, why="; ".join(reasons)))
+    return found
+
+
+def _by_draw(records: Records, better: str, worse: str, quantity: Quantity) -> str:
+    """How often a method is ahead where several runs share their data."""
+    first, second = (records.get(f"draws-{name}") for name in (better, worse))
+    if first is None or second is None:
+        return ""
+    count = min(first.settings["draws"], first.settings["runs"])
+    own, other = quantity.of(first), quantity.of(second)
+    leads = [
+        lead(
+            own._replace(values=own.values[k::count]),
+            other._replace(values=other.values[k::count]),
+            quantity.sign,
+        )
+        for k in range(count)
+    ]
+    ahead = sum(one.clear for one in leads)
+    behind = sum(one.sure and not one.there for one in leads)
+    runs = first.settings["runs"] // count
+    return (
+        f"of {count} sets of data with {runs} runs each it is clearly ahead in "
+        f"{ahead}, clearly behind in {behind}"
+    )
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="five methods on the two-turn spiral: decision regions, loss and accuracy",
+    phrase="five methods on the two-turn spiral",
+    source="figures 1 and 2",
+    claimed=(
+        "on the two-turn spiral, circles and temperature raise the test accuracy and lower "
+        "the test loss against SGD with and without weight decay"
+    ),
+    ours=(
+        "every run draws its own data, and each arm its own points; `--scale draws` adds runs "
+        "on 10 shared draws"
+    ),
+    settings_stated=(
+        ("network", "1 hidden layer, 500 nodes", "{hidden} nodes"),
+        ("step size h, batch", "0.05, 2 %", "{lr}, {batch_size} of {train_points} points"),
+        ("radii of the circles, temperature", "1 and 5, 5e-5", "1 and 5, 5e-5"),
+        ("epochs, runs", "10,000, 100", "{epochs}, {runs}"),
+        ("data", "one draw for all runs, as figure 2 suggests", "every run draws its own"),
+        ("points of the two arms", "mirrored in the authors' code", "drawn for each arm"),
+    ),
+    scales=SCALES,
+    jobs=jobs,
+    run=run,
+    figures=figures,
+    table=table,
+    claims=claims,
+    note=(
+        "The full scale is the paper's. Every run draws its own data, the same for all methods; "
+        "the paper's runs seem to share one draw (its figure 2 has the data of figure 1). "
+        "`--scale draws` adds more runs to the results of `--scale full`. These runs reuse 10 data "
+        "sets."
+    ),
+    gpus=True,
+    times={"smoke": "5 s", "laptop": "4 min", "full": "30 min", "draws": "15 min"},
+)

@@ -1,0 +1,133 @@
+"""Table 1: curvature of the classifiers' boundaries, over all points of all runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from colangevin.diagnostics.boundary import NONE, boundary_curvature
+from colangevin.ensemble import Ensemble
+from colangevin.lab.experiments.spirals import curvature_table, spiral
+from colangevin.lab.experiments.spirals.curvature_table import cells, runs_of, total
+from colangevin.lab.runner import ensembles
+from colangevin.lab.runner.experiment import Claim, Experiment, Job, Settings, Table
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Records
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "spiral-curvature"
+PAPER = {
+    "sgd": (519.0, 4.33e4, 3.26e8),
+    "sgd-wd": (51.1, 3.80e3, 1.14e7),
+    "c-sgd": (9.38, 317.0, 5.58e5),
+    "sgld": (8.73, 189.0, 6.27e5),
+    "c-sgld": (6.08, 40.8, 1.43e5),
+}
+"""Mean, standard deviation and largest curvature in table 1."""
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """One job per method, with the settings of the classifiers' job."""
+    return [Job(NAME, name, {**settings, **own}) for name, own in spiral.METHODS.items()]
+
+
+def run(job: Job, log: Log) -> None:
+    """Measure the trained networks of the classifiers' run, or train them."""
+    settings = job.settings
+    ready = spiral.trained(log, settings.get("radii"), settings.get("temperature", 0.0))
+    if ready is None:
+        return
+    found = curvatures(ready[0], settings, log)
+    if found is not None:
+        log.finish(curvature=found, removed=ensembles.removals(ready[0]))
+
+
+def curvatures(ensemble: Ensemble, settings: Settings, log: Log) -> list[list[float]] | None:
+    """The curvature of every network, without points for a removed one; None to make an end."""
+    grid = 1000 if settings["scale"] != "smoke" else 100
+    found = spiral.examined(ensemble, log, lambda net: list(boundary_curvature(net, grid=grid)))
+    if found is None:
+        return None
+    by_member = dict(zip(ensemble.active, found, strict=True))
+    return [by_member.get(member, list(NONE)) for member in range(len(ensemble.seeds))]
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Mean curvature of each run, beside the paper's mean."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axis = figure.subplots()
+    labels = []
+    for place, (job, record) in enumerate(records.items()):
+        runs = runs_of(record)
+        means = [run.mean for run in runs]
+        offsets = torch.linspace(-0.2, 0.2, max(len(means), 1)).tolist()
+        axis.plot([place + o for o in offsets[: len(means)]], means, ".", color="#4c72b0", ms=4)
+        axis.plot([place], [total(runs).mean], "D", color="#c44e52", label="mean of all points")
+        if job in PAPER:
+            axis.plot([place], [PAPER[job][0]], "_", color="black", ms=24, label="paper")
+        labels.append(record.settings["label"])
+    axis.set(yscale="log", ylabel="mean curvature of a run", xticks=range(len(labels)))
+    axis.set_xticklabels(labels)
+    handles, names = axis.get_legend_handles_labels()
+    once = dict(zip(names, handles, strict=True))
+    axis.legend(list(once.values()), list(once))
+    axis.grid(alpha=0.3, axis="y")
+    return {"curvature": figure}
+
+
+def table(records: Records) -> Table:
+    """Table 1, medians first, with the paper's values."""
+    rows = []
+    for job, record in records.items():
+        points = f"{total(runs_of(record)).points:,}"
+        rows.append([record.settings["label"], points, *cells(record, PAPER[job])])
+    return Table(["method", "points", *curvature_table.COLUMNS], rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """Circles make boundaries smoother, and so does noise; the numbers of table 1."""
+    stated = [("c-sgd", "sgd"), ("c-sgd", "sgd-wd"), ("sgld", "sgd"), ("sgd-wd", "sgd")]
+    stated += [("c-sgld", other) for other in PAPER if other != "c-sgld"]
+    pairs = [(a, b) for a, b in stated if a in records and b in records]
+    found = [curvature_table.less(records[a], [records[b]]) for a, b in pairs]
+    return [*found, curvature_table.numbers(records, PAPER)]
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="curvature of the boundaries of the two-turn spiral's classifiers",
+    phrase="curvature of decision boundaries",
+    source="table 1",
+    claimed=(
+        "circles and temperature make the boundaries of the classifiers smoother (table 1: "
+        "mean, standard deviation and maximum of the curvature)"
+    ),
+    ours=(
+        "the extent of the grid, [-1.2, 1.2]², on which the means depend; the data of every "
+        "run; the test, by the runs' mean curvatures one by one"
+    ),
+    settings_stated=(
+        ("estimator", "(4.60) on contours of a grid", "the same"),
+        ("extent of the grid", "not stated", "[-1.2, 1.2]², 1,000 x 1,000 points"),
+        ("network", "1 hidden layer, 500 nodes", "{hidden} nodes"),
+        ("step size h, batch", "0.05, 2 %", "{lr}, {batch_size} of {train_points} points"),
+        ("radii of the circles, temperature", "1 and 5, 5e-5", "1 and 5, 5e-5"),
+        ("epochs, runs", "10,000, 100", "{epochs}, {runs}"),
+        ("data", "one draw for all runs, as figure 2 suggests", "every run draws its own"),
+        ("points of the two arms", "mirrored in the authors' code", "drawn for each arm"),
+    ),
+    scales=spiral.SCALES,
+    jobs=jobs,
+    run=run,
+    figures=figures,
+    table=table,
+    claims=claims,
+    note="The networks of spiral-classifiers where they are in the same output directory. "
+    + curvature_table.NOTE,
+    times={"smoke": "5 s", "laptop": "1 min", "full": "12 min"},
+)

@@ -1,0 +1,154 @@
+"""Figure 4.11 and table 4.5: C-SGLD on the two-turn spiral at temperatures from 0 to 5e-4."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from colangevin.lab.claims.curves import mean_error, plain_logarithms, say_bands
+from colangevin.lab.experiments.spirals import curvature_table, spiral
+from colangevin.lab.experiments.spirals.curvature import curvatures
+from colangevin.lab.experiments.spirals.curvature_table import cells, runs_of, total, typical
+from colangevin.lab.experiments.spirals.plot import draw_curves
+from colangevin.lab.runner import ensembles
+from colangevin.lab.runner.experiment import (
+    Claim,
+    Experiment,
+    Job,
+    Settings,
+    Table,
+)
+from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner.records import Records
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "spiral-temperature"
+PAPER = {
+    0.0: (9.38, 317.0, 5.58e5),
+    1e-6: (9.01, 273.0, 1.63e6),
+    5e-6: (7.75, 166.0, 5.86e5),
+    1e-5: (7.06, 108.0, 4.06e5),
+    5e-5: (6.08, 40.8, 1.43e5),
+    1e-4: (7.62, 178.0, 9.47e5),
+    5e-4: (15.9, 850.0, 5.07e6),
+}
+"""Mean, standard deviation and largest curvature in table 4.5."""
+BEST = 5e-5
+
+
+def jobs(settings: Settings) -> list[Job]:
+    """One job a temperature."""
+    return [
+        Job(
+            NAME,
+            f"tau-{temperature:g}",
+            {
+                **settings,
+                "label": f"τ = {temperature:g}",
+                "radii": spiral.RADII,
+                "temperature": temperature,
+            },
+        )
+        for temperature in PAPER
+    ]
+
+
+def run(job: Job, log: Log) -> None:
+    """Train all runs at a temperature and measure their boundaries."""
+    settings = job.settings
+    ready = spiral.trained(log, settings["radii"], settings["temperature"])
+    if ready is None:
+        return
+    ensemble, points = ready
+    found = curvatures(ensemble, settings, log)
+    if found is None:
+        return
+    measured = spiral.measure(ensemble, points)
+    log.finish(
+        **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
+        curvature=found,
+        removed=ensembles.removals(ensemble),
+    )
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Figure 4.11, and accuracy and curvature against the temperature."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    places = range(len(records))
+    labels = [f"{record.settings['temperature']:g}" for record in records.values()]
+    values = np.array([spiral.ACCURACY.of(record).values for record in records.values()])
+    left.errorbar(places, *mean_error(values), fmt="o-", capsize=3)
+    left.set(ylabel="test accuracy, %")
+    means = [total(runs_of(record)).mean for record in records.values()]
+    right.plot(places, means, "o-", label="mean of all points")
+    medians = [typical(record) for record in records.values()]
+    right.plot(places, medians, "^:", label="median of the runs' means")
+    paper = [PAPER[record.settings["temperature"]][0] for record in records.values()]
+    right.plot(places, paper, "s--", color="gray", label="paper: mean")
+    right.set(ylabel="mean curvature")
+    plain_logarithms(right)
+    right.legend()
+    for axis in (left, right):
+        axis.set(xlabel="temperature", xticks=list(places))
+        axis.set_xticklabels(labels)
+        axis.grid(alpha=0.3)
+    say_bands(figure)
+    return {"temperature": figure, "curves": draw_curves(records)}
+
+
+def table(records: Records) -> Table:
+    """Table 4.5 with accuracies."""
+    rows = []
+    for job, record in records.items():
+        temperature = record.settings["temperature"]
+        accuracy = records.text(job, "test_accuracy", 2, 100.0)
+        loss = records.text(job, "test_loss", 3)
+        rows.append([f"{temperature:g}", accuracy, loss, *cells(record, PAPER[temperature])])
+    return Table(["τ", "test accuracy, %", "test loss", *curvature_table.COLUMNS], rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """The best temperature by accuracy and by curvature, and the numbers of table 4.5."""
+    by = {record.settings["temperature"]: record for record in records.values()}
+    found = []
+    if BEST in by and len(by) > 1:
+        others = [record for tau, record in by.items() if tau != BEST]
+        found.append(spiral.ACCURACY.ahead(by[BEST], *others))
+        found.append(curvature_table.less(by[BEST], others))
+    paper = {record.job: PAPER[tau] for tau, record in by.items()}
+    return [*found, curvature_table.numbers(records, paper)]
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="C-SGLD on the two-turn spiral at seven temperatures",
+    phrase="C-SGLD at seven temperatures",
+    source="figure 4.11 and table 4.5",
+    claimed="the temperature 5e-5 is the best of seven, by test accuracy and by mean curvature",
+    ours="the extent of the grid of the curvature, [-1.2, 1.2]²; every run draws its own data",
+    settings_stated=(
+        ("temperatures", "0 to 5e-4, seven", "the same seven"),
+        ("extent of the grid", "not stated", "[-1.2, 1.2]²"),
+        ("network", "1 hidden layer, 500 nodes", "{hidden} nodes"),
+        ("step size h, batch", "0.05, 2 %", "{lr}, {batch_size} of {train_points} points"),
+        ("radii of the circles, temperature", "1 and 5, 5e-5", "1 and 5, 5e-5"),
+        ("epochs, runs", "10,000, 100", "{epochs}, {runs}"),
+        ("data", "one draw for all runs, as figure 2 suggests", "every run draws its own"),
+        ("points of the two arms", "mirrored in the authors' code", "drawn for each arm"),
+    ),
+    scales=spiral.SCALES,
+    jobs=jobs,
+    run=run,
+    figures=figures,
+    table=table,
+    claims=claims,
+    note=curvature_table.NOTE,
+    gpus=True,
+    times={"smoke": "7 s", "laptop": "6 min", "full": "40 min"},
+)

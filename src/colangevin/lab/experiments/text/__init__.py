@@ -1,0 +1,1 @@
+"""Text: a transformer and a small GPT."""

@@ -1,0 +1,133 @@
+"""Tables 2 and 4.4 beside what the records have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from colangevin.lab.claims.comparing import Quantity, number
+from colangevin.lab.claims.curves import draw_curves
+from colangevin.lab.runner.experiment import UNDECIDED, Answer, Claim, Settings, Table
+from colangevin.lab.runner.records import Record, Records
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLES = {
+    "ptb": "Penn Treebank",
+    "wikitext-2": "WikiText-2",
+    "treebank": "the whole Penn Treebank",
+}
+DATASETS = {"treebank": "ptb"}
+"""Which dataset a text is, where its name is not the dataset's."""
+PAPER: dict[str, dict[str, Any]] = {
+    "ptb": {"batch_tokens": 1024, "train_tokens": 929_589, "valid_tokens": 73_760},
+    "wikitext-2": {"batch_tokens": 128, "train_tokens": 2_088_628, "valid_tokens": 217_646},
+}
+PAPER_EPOCHS = 200
+STATED = {
+    "ptb": {"c-cola-ud": 4.81, "sgd-m": 4.83, "sgd-m-fast": 4.83, "sgd-m-wd": 4.77}
+    | {"sgd-m-0.7": 4.87, "sgd-m-0.9": 4.84, "sgd-m-fast-0.7": 4.83}
+    | {"sgd-m-wd-0.7": 4.84, "sgd-m-wd-0.9": 4.77},
+    "wikitext-2": {"c-cola-ud": 5.09, "sgd-m": 5.13, "sgd-m-fast": 5.14, "sgd-m-wd": 5.02}
+    | {"sgd-m-0.7": 5.13, "sgd-m-0.9": 5.13, "sgd-m-fast-0.7": 5.13}
+    | {"sgd-m-wd-0.7": 5.01, "sgd-m-wd-0.9": 5.02},
+}
+"""The paper's minimum validation losses."""
+OTHERS: dict[str, dict[str, Any]] = {
+    "sgd-m-0.7": {"label": "SGD-m, h = 0.1, momentum 0.7", "lr": 0.1, "momentum": 0.7},
+    "sgd-m-0.9": {"label": "SGD-m, h = 0.1, momentum 0.9", "lr": 0.1, "momentum": 0.9},
+    "sgd-m-fast-0.7": {"label": "SGD-m, h = 0.2, momentum 0.7", "lr": 0.2, "momentum": 0.7},
+    "sgd-m-wd-0.7": {"label": "SGD-m, momentum 0.7, WD 1e-4", "lr": 0.1, "momentum": 0.7}
+    | {"weight_decay": 1e-4},
+    "sgd-m-wd-0.9": {"label": "SGD-m, momentum 0.9, WD 1e-4", "lr": 0.1, "momentum": 0.9}
+    | {"weight_decay": 1e-4},
+}
+"""The rows of tables 2 and 4.4 that only the scale paper has on both texts."""
+
+LOSS = Quantity("min_valid_loss", "minimum validation loss")
+
+
+def of_text(records: Records, text: str) -> dict[str, Record]:
+    """Records of a text by method; the names of jobs begin with that of the text."""
+    own = [record for record in records.values() if record.job.startswith(f"{text}-")]
+    return {record.settings["method"]: record for record in own}
+
+
+def figures(records: Records) -> dict[str, Figure]:
+    """Validation and training losses, one row per text, the longest training first."""
+    panels = {"valid_loss": "validation loss", "train_loss": "training loss"}
+    present = {text: list(of_text(records, text).values()) for text in reversed(TITLES)}
+    present = {text: found for text, found in present.items() if found}
+    rows = [(panels, found) for found in present.values()]
+    titles = [_title(text, found[0].settings) for text, found in present.items()]
+    return {"losses": draw_curves(rows, titles=titles)}
+
+
+def _title(text: str, settings: Settings) -> str:
+    """What a text is called, with the number of its tokens if it is a part of a dataset."""
+    tokens = settings["train_tokens"]
+    part = tokens < PAPER[settings["dataset"]]["train_tokens"]
+    return TITLES[text] + (f", {tokens:,} tokens" if part else "")
+
+
+def table(records: Records) -> Table:
+    """Losses of all methods, next to the paper's."""
+    rows = []
+    for job, record in records.items():
+        settings = record.settings
+        paper = STATED[settings["dataset"]][settings["method"]]
+        text = next(text for text in TITLES if job.startswith(f"{text}-"))
+        rows.append(
+            [
+                TITLES[text],
+                settings["label"],
+                LOSS.text(record),
+                f"{paper:.2f}",
+                records.text(job, "valid_loss", 2),
+                records.text(job, "train_loss", 2),
+                records.text(job, "largest_weight", 2),
+            ]
+        )
+    columns = ["data", "method", LOSS.label, "the paper's", "last one", "train loss"]
+    return Table([*columns, "largest weight"], rows)
+
+
+def claims(records: Records) -> list[Claim]:
+    """The paper's numbers, and their orderings."""
+    found = []
+    for text, title in TITLES.items():
+        methods, stated = of_text(records, text), STATED[DATASETS.get(text, text)]
+        loss = replace(LOSS, label=f"{LOSS.label}, {title}")
+        for method, record in methods.items():
+            what = f"{loss.label}: {record.settings['label']}"
+            claim = number(what, f"{stated[method]:.2f}", loss.of(record))
+            found.append(claim.reduced(_reduced(record.settings)))
+        pairs = [("c-cola-ud", "sgd-m"), ("c-cola-ud", "sgd-m-fast"), ("sgd-m-wd", "c-cola-ud")]
+        for better, worse in pairs:
+            if better in methods and worse in methods:
+                found.append(loss.ahead(methods[better], methods[worse]))
+    return found + _not_measured(records)
+
+
+def _not_measured(records: Records) -> list[Claim]:
+    """The rows of the tables that were not run, in one."""
+    measured = {(own.settings["dataset"], own.settings["method"]) for own in records.values()}
+    rows = [(d, n) for n in OTHERS for d in PAPER if (d, n) not in measured]
+    if not rows:
+        return []
+    named = "; ".join(f"{TITLES[d]}, {OTHERS[n]['label']}" for d, n in rows)
+    stated = ", ".join(f"{STATED[d][n]:.2f}" for d, n in rows)
+    why = Answer(UNDECIDED, "not run: the scale paper measures them")
+    return [Claim(f"{LOSS.label} of {len(rows)} more rows", stated, "–", number=why, why=named)]
+
+
+def _reduced(settings: Settings) -> str:
+    whole = settings["train_tokens"] >= PAPER[settings["dataset"]]["train_tokens"]
+    if settings["epochs"] >= PAPER_EPOCHS and whole and settings["size"] == 200:
+        return ""
+    return (
+        f"{settings['epochs']} of {PAPER_EPOCHS} epochs"
+        + ("" if whole else f" of {settings['train_tokens']:,} training tokens")
+        + ("" if settings["size"] == 200 else f", width {settings['size']}")
+    )

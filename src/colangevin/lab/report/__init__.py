@@ -1,0 +1,1 @@
+"""Results for readers: tables, pages, one file for a browser."""

@@ -1,0 +1,1 @@
+"""Running experiments: jobs, workers, records, and training as a job."""

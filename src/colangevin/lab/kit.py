@@ -1,3 +1,110 @@
-"""What an experiment is written with: ``from colangevin.lab import kit``."""
+"""What experiments are written with: ``from colangevin.lab import kit``, then ``kit.Claim``."""
 
-from colangevin.lab.claims.comparing import *
+from __future__ import annotations
+
+from colangevin.lab.claims.comparing import (
+    CHANCE,
+    COIN,
+    Measured,
+    Quantity,
+    ahead,
+    answer,
+    computed,
+    inside,
+    late,
+    lead,
+    lead_of_means,
+    most,
+    number,
+    over_time,
+    spreads,
+    undecided,
+    within,
+)
+from colangevin.lab.claims.curves import (
+    COLORS,
+    STYLES,
+    band,
+    draw_curves,
+    factor_of,
+    mean_error,
+    plain_logarithms,
+    say_bands,
+    shared_legend,
+)
+from colangevin.lab.claims.significance import paired
+from colangevin.lab.runner import ensembles, training
+from colangevin.lab.runner.datasets import LOADERS
+from colangevin.lab.runner.experiment import (
+    NO,
+    NOT_COMPARABLE,
+    RUNS,
+    UNDECIDED,
+    YES,
+    Answer,
+    Claim,
+    Experiment,
+    Job,
+    Settings,
+    Table,
+    seeds_of,
+)
+from colangevin.lab.runner.job_log import Log, pack, read_tensors, unpack
+from colangevin.lab.runner.records import Record, Records, mean_std, summary
+from colangevin.lab.runner.values import plain
+from colangevin.lab.runner.writing import replacing
+
+__all__ = [
+    "CHANCE",
+    "COIN",
+    "COLORS",
+    "LOADERS",
+    "NO",
+    "NOT_COMPARABLE",
+    "RUNS",
+    "STYLES",
+    "UNDECIDED",
+    "YES",
+    "Answer",
+    "Claim",
+    "Experiment",
+    "Job",
+    "Log",
+    "Measured",
+    "Quantity",
+    "Record",
+    "Records",
+    "Settings",
+    "Table",
+    "ahead",
+    "answer",
+    "band",
+    "computed",
+    "draw_curves",
+    "ensembles",
+    "factor_of",
+    "inside",
+    "late",
+    "lead",
+    "lead_of_means",
+    "mean_error",
+    "mean_std",
+    "most",
+    "number",
+    "over_time",
+    "pack",
+    "paired",
+    "plain",
+    "plain_logarithms",
+    "read_tensors",
+    "replacing",
+    "say_bands",
+    "seeds_of",
+    "shared_legend",
+    "spreads",
+    "summary",
+    "training",
+    "undecided",
+    "unpack",
+    "within",
+]

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from colangevin.lab.cli import calling, demo_command
 from colangevin.lab.cli.interrupt import interrupt_flag
 from colangevin.lab.cli.main import app
-from colangevin.lab.experiments.demo.demo import demo
-from colangevin.lab.experiments.demo.demo import plot as demo_plot
+from colangevin.lab.experiments.demo import demo
+from colangevin.lab.experiments.demo import plot as demo_plot
 from colangevin.lab.report.results import read_results
 from colangevin.lab.runner.records import Record, Records
 

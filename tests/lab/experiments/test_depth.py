@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from colangevin.lab.experiments.depth.depth import depth
-from colangevin.lab.experiments.depth.depth import orthogonal as depth_orthogonal
-from colangevin.lab.experiments.depth.depth import penalty as depth_penalty
-from colangevin.lab.experiments.depth.depth import temperature as depth_temperature
+from colangevin.lab.experiments.depth import depth
+from colangevin.lab.experiments.depth import orthogonal as depth_orthogonal
+from colangevin.lab.experiments.depth import penalty as depth_penalty
+from colangevin.lab.experiments.depth import temperature as depth_temperature
 from colangevin.lab.runner.experiment import NO, NOT_COMPARABLE, YES
 from colangevin.lab.runner.records import Record, Records
 from colangevin.lab.runner.running import reproduce

@@ -9,10 +9,10 @@ import torch
 import colangevin as cl
 import small_data
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments.multirate.multirate import biases as multirate_biases
-from colangevin.lab.experiments.multirate.multirate import multirate
-from colangevin.lab.experiments.multirate.multirate import patches as multirate_patches
-from colangevin.lab.experiments.multirate.multirate import subsets as multirate_subsets
+from colangevin.lab.experiments.multirate import biases as multirate_biases
+from colangevin.lab.experiments.multirate import multirate
+from colangevin.lab.experiments.multirate import patches as multirate_patches
+from colangevin.lab.experiments.multirate import subsets as multirate_subsets
 from colangevin.lab.experiments.registry import EXPERIMENTS
 from colangevin.lab.models import MobileNetV2
 from colangevin.lab.report.results import results_of

@@ -8,14 +8,12 @@ import torch
 
 import small_data
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments.background.background import background
+from colangevin.lab.experiments.background import background
+from colangevin.lab.experiments.partitioned import noise as partitioned_noise
+from colangevin.lab.experiments.partitioned import overfitting as partitioned_overfitting
+from colangevin.lab.experiments.partitioned import partitioned, weight_findings
+from colangevin.lab.experiments.partitioned import spirals as partitioned_spirals
 from colangevin.lab.experiments.partitioned.adam import AdamEnsemble
-from colangevin.lab.experiments.partitioned.partitioned import noise as partitioned_noise
-from colangevin.lab.experiments.partitioned.partitioned import (
-    overfitting as partitioned_overfitting,
-)
-from colangevin.lab.experiments.partitioned.partitioned import partitioned, weight_findings
-from colangevin.lab.experiments.partitioned.partitioned import spirals as partitioned_spirals
 from colangevin.lab.experiments.paths import loss_paths
 from colangevin.lab.experiments.registry import EXPERIMENTS
 from colangevin.lab.report.results import results_of

@@ -21,7 +21,7 @@ from colangevin.lab.cli.interrupt import stopping_flag
 from colangevin.lab.cli.job_bars import run_with_progress
 from colangevin.lab.cli.narrow_tables import terminal_table
 from colangevin.lab.cli.report_command import say_written
-from colangevin.lab.experiments.demo.demo import demo
+from colangevin.lab.experiments.demo import demo
 from colangevin.lab.runner.experiment import seeds_of
 from colangevin.lab.runner.job_log import Log
 from colangevin.lab.runner.records import Records, read_records

@@ -9,24 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colangevin.lab.claims.comparing import computed
+from colangevin.lab import kit
 from colangevin.lab.experiments.background.time_stepping import (
     averaging_matrices,
     langevin_respa,
     respa_matrices,
 )
-from colangevin.lab.runner.experiment import (
-    NO,
-    YES,
-    Answer,
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-)
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,20 +50,20 @@ LARGEST = {"respa": 10.0, "averaging": 1.0}
 """Up to which h Ω, and up to which h, eigenvalues are shown."""
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """Eigenvalues of r-RESPA, its Langevin version, and reversible averaging."""
     labels = {"respa": "r-RESPA", "langevin": "Langevin r-RESPA", "averaging": "RA-0 and RA-1"}
-    return [Job(NAME, name, {**settings, "label": label}) for name, label in labels.items()]
+    return [kit.Job(NAME, name, {**settings, "label": label}) for name, label in labels.items()]
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Compute one of the three."""
     log.finish(
         **{"respa": _respa, "langevin": _langevin, "averaging": _averaging}[job.name](job, log)
     )
 
 
-def _respa(job: Job, log: Log) -> dict[str, Any]:
+def _respa(job: kit.Job, log: kit.Log) -> dict[str, Any]:
     s = job.settings
     phases = torch.linspace(0, LARGEST["respa"], s["grid"] + 1, dtype=torch.float64)[1:]
     h = phases / s["frequency"]
@@ -91,7 +79,7 @@ def _closed_form(h: Tensor, frequency: float) -> Tensor:
     return torch.where(trace.abs() > 2, trace.abs() / 2 + beyond, torch.ones_like(trace))
 
 
-def _langevin(job: Job, log: Log) -> dict[str, Any]:
+def _langevin(job: kit.Job, log: kit.Log) -> dict[str, Any]:
     """The error of ⟨q²⟩ against τ/(1 + Ω²), over h and γ; null where it is not stable."""
     s = job.settings
     square = s["frequency"] ** 2
@@ -115,7 +103,7 @@ def _langevin(job: Job, log: Log) -> dict[str, Any]:
     return {"h": h, "friction": friction, "error": found.tolist()}
 
 
-def _averaging(job: Job, log: Log) -> dict[str, Any]:
+def _averaging(job: kit.Job, log: kit.Log) -> dict[str, Any]:
     s = job.settings
     h = torch.linspace(0, LARGEST["averaging"], s["grid"] + 1, dtype=torch.float64)[1:]
     found: dict[str, Any] = {"h": h}
@@ -128,7 +116,7 @@ def _averaging(job: Job, log: Log) -> dict[str, Any]:
     return found
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """The figures of chapter 1."""
     from matplotlib.figure import Figure
 
@@ -181,7 +169,7 @@ def _eigenvalues(own: Any) -> Figure:
     return figure
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """What was found, in numbers."""
     rows = []
     if "respa" in records:
@@ -193,10 +181,10 @@ def table(records: Records) -> Table:
     if "averaging" in records:
         for name in ("RA-0", "RA-1"):
             rows.append([name, "largest | |λ| − 1 |", f"{_excess(records, name):.2g}"])
-    return Table(["method", "what", "found"], rows)
+    return kit.Table(["method", "what", "found"], rows)
 
 
-def _intervals(records: Records) -> str:
+def _intervals(records: kit.Records) -> str:
     own = records["respa"].final
     inside, found = False, []
     for phase, value in zip(own["phase"], own["modulus"], strict=True):
@@ -207,7 +195,7 @@ def _intervals(records: Records) -> str:
     return ", ".join(f"{low:.2f} to {high:.2f}" for low, high in pairs)
 
 
-def _bad(records: Records) -> dict[float, int]:
+def _bad(records: kit.Records) -> dict[float, int]:
     """For the smallest and the largest γ, how many h are unstable or off by more than 20 %."""
     own = records["langevin"].final
     found = {}
@@ -217,17 +205,17 @@ def _bad(records: Records) -> dict[float, int]:
     return found
 
 
-def _by_friction(records: Records) -> str:
+def _by_friction(records: kit.Records) -> str:
     count = len(records["langevin"].final["h"])
     return "; ".join(f"γ = {g:g}: {n} of {count}" for g, n in _bad(records).items())
 
 
-def _excess(records: Records, name: str) -> float:
+def _excess(records: kit.Records, name: str) -> float:
     moduli = records["averaging"].final[name]["modulus"]
     return max(abs(value - 1) for row in moduli for value in row)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """Resonances at multiples of π, friction against them, and RA-1 without them."""
     found = []
     if "respa" in records:
@@ -241,35 +229,37 @@ def claims(records: Records) -> list[Claim]:
             ]
             if below:
                 text = f"largest |eigenvalue| of r-RESPA just below h Ω = {multiple}π"
-                found.append(computed(text, "above 1", f"{max(below):.4f}", max(below) > 1 + 1e-4))
+                found.append(
+                    kit.computed(text, "above 1", f"{max(below):.4f}", max(below) > 1 + 1e-4)
+                )
     if "langevin" in records:
         low, high = _bad(records).values()
         text = "steps h that are not stable or wrong by 20 %, at the smallest and largest friction"
         chains = records["langevin"].settings["chains"]
         by = f"averages of {chains} chains; taken as fewer than half"
-        order = Answer(YES if high < low / 2 else NO, by)
-        found.append(Claim(text, "friction removes", _by_friction(records), order=order))
+        order = kit.Answer(kit.YES if high < low / 2 else kit.NO, by)
+        found.append(kit.Claim(text, "friction removes", _by_friction(records), order=order))
     if "averaging" in records:
         zero, one = _excess(records, "RA-0"), _excess(records, "RA-1")
         text = "largest | |λ| − 1 | up to h = 1"
-        found.append(computed(f"{text}, RA-0", "resonances", f"{zero:.2g}", zero > 1e-2))
+        found.append(kit.computed(f"{text}, RA-0", "resonances", f"{zero:.2g}", zero > 1e-2))
         why = "taken as below 0.001"
-        found.append(computed(f"{text}, RA-1", "0", f"{one:.2g}", one < 1e-3, why))
+        found.append(kit.computed(f"{text}, RA-1", "0", f"{one:.2g}", one < 1e-3, why))
         found += [_crossing(records, "RA-0", True), _crossing(records, "RA-1", False)]
     return found
 
 
-def _crossing(records: Records, name: str, stated: bool) -> Claim:
+def _crossing(records: kit.Records, name: str, stated: bool) -> kit.Claim:
     """Figures 1.13 and 1.14: whether the arguments of the two pairs of eigenvalues meet."""
     own = records["averaging"].final
     sizes = np.sort(np.abs(np.array(own[name]["argument"])), axis=1)
     met = int((sizes[:, 2] - sizes[:, 1] < 1e-6).sum())
     ours = f"at {met} of {len(sizes)} steps h"
     text = f"arguments of the eigenvalues of {name} meet, up to h = 1"
-    return computed(text, "they cross" if stated else "they do not", ours, bool(met) is stated)
+    return kit.computed(text, "they cross" if stated else "they do not", ours, bool(met) is stated)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="resonances of r-RESPA, and reversible averaging with and without linear drift",
     phrase="resonances of r-RESPA, and averaging",

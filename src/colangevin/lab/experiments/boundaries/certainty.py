@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from colangevin import diagnostics
-from colangevin.lab.claims.comparing import undecided
-from colangevin.lab.runner.experiment import NOT_COMPARABLE, Answer, Claim
+from colangevin.lab import kit
 
 Certainties: TypeAlias = Mapping[str, Mapping[str, Tensor]]
 """By kind of network and target accuracy: the networks' certainty of each image."""
@@ -46,7 +45,7 @@ def certainty_of(labels: Tensor, seeds: int) -> Tensor:
     return torch.stack([diagnostics.certainty(part) for part in labels.split(seeds)]).mean(dim=0)
 
 
-def claims(kinds: Certainties, reference: Tensor) -> list[Claim]:
+def claims(kinds: Certainties, reference: Tensor) -> list[kit.Claim]:
     """What section 6.2.6.3 states.
 
     Args:
@@ -55,11 +54,11 @@ def claims(kinds: Certainties, reference: Tensor) -> list[Claim]:
     """
     sure = diagnostics.certainty(reference)
     made = [
-        Claim(
+        kit.Claim(
             "certainty of networks by the certainty of people, numbers of table 6.9, %",
             "79.2 to 99.0",
             "–",
-            number=Answer(NOT_COMPARABLE, "the labels of the people are not in the text"),
+            number=kit.Answer(kit.NOT_COMPARABLE, "the labels of the people are not in the text"),
         )
     ]
     if "cnn" in kinds and len(kinds) > 1 and bool((sure <= UNSURE).any()):
@@ -69,7 +68,7 @@ def claims(kinds: Certainties, reference: Tensor) -> list[Claim]:
     return made
 
 
-def _lowest(kinds: Certainties, sure: Tensor) -> list[Claim]:
+def _lowest(kinds: Certainties, sure: Tensor) -> list[kit.Claim]:
     """CNNs are the least certain, but more than the reference."""
     hard = sure <= UNSURE
     level = float(sure[hard].mean())
@@ -84,12 +83,12 @@ def _lowest(kinds: Certainties, sure: Tensor) -> list[Claim]:
     text = f"certainty on the {int(hard.sum())} images of which the reference is at most 80 % sure"
     beside = f"{ours}; reference {100 * level:.0f}"
     return [
-        undecided(f"{text}, %: CNNs the lowest", "CNNs lowest", ours, ONE_SET),
-        undecided(f"{text}, %: CNNs above the reference", "much higher", beside, ONE_SET),
+        kit.undecided(f"{text}, %: CNNs the lowest", "CNNs lowest", ours, ONE_SET),
+        kit.undecided(f"{text}, %: CNNs above the reference", "much higher", beside, ONE_SET),
     ]
 
 
-def _uncorrelated(kinds: Certainties, sure: Tensor) -> Claim:
+def _uncorrelated(kinds: Certainties, sure: Tensor) -> kit.Claim:
     """The certainty of the reference does not tell that of the networks."""
     split = sure < 1
     found = {
@@ -105,4 +104,4 @@ def _uncorrelated(kinds: Certainties, sure: Tensor) -> Claim:
     )
     text = "correlation of the certainties of networks and reference, "
     text += f"{int(split.sum())} images on which the reference disagrees"
-    return undecided(text, "not clear", ours, ONE_SET)
+    return kit.undecided(text, "not clear", ours, ONE_SET)

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from colangevin.lab import kit
 from colangevin.lab.data import augment
 from colangevin.lab.data.idx import ImageData
 from colangevin.lab.experiments.boundaries.digit_images import Forger, between, choose
 from colangevin.lab.experiments.boundaries.findings import NAME, claims, figures, table
 from colangevin.lab.models import VisionTransformer, digit_cnn, mlp
-from colangevin.lab.runner import datasets, training
-from colangevin.lab.runner.experiment import Experiment, Job, Settings
-from colangevin.lab.runner.job_log import Log, pack
+from colangevin.lab.runner import datasets
 
 PAPER: dict[str, Any] = {
     "runs": 10,
@@ -95,9 +94,9 @@ class Work:
         total: how many networks there are to train, the generator among them.
     """
 
-    settings: Settings
+    settings: kit.Settings
     digits: ImageData
-    log: Log
+    log: kit.Log
     state: dict[str, Any]
     total: int
 
@@ -119,12 +118,12 @@ class Work:
         self.state["current"] = None
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job: every network labels the images of one generator."""
-    return [Job(NAME, "digits", dict(settings))]
+    return [kit.Job(NAME, "digits", dict(settings))]
 
 
-def networks(settings: Settings) -> dict[str, tuple[dict[str, Any], int]]:
+def networks(settings: kit.Settings) -> dict[str, tuple[dict[str, Any], int]]:
     """All networks by name, ``group/member``: their options and places among the seeds."""
     found = {
         f"diverse/{name}": (own, place)
@@ -139,7 +138,7 @@ def networks(settings: Settings) -> dict[str, tuple[dict[str, Any], int]]:
     return found
 
 
-def network(settings: Settings, kind: str) -> nn.Module:
+def network(settings: kit.Settings, kind: str) -> nn.Module:
     """A perceptron, a convolutional network, or a transformer."""
     if kind == "mlp":
         return nn.Sequential(nn.Flatten(), mlp(784, [settings["hidden"]] * 2, 10))
@@ -155,15 +154,17 @@ def prepared(images: Tensor) -> Tensor:
     return augment.normalise(images.unsqueeze(1), [0.1307], [0.3081])
 
 
-def training_of(work: Work, own: Mapping[str, Any], epochs: int) -> training.Training:
+def training_of(work: Work, own: Mapping[str, Any], epochs: int) -> kit.training.Training:
     """How a network is trained on MNIST."""
     images, labels = work.digits.train_images, work.digits.train_labels
 
-    def begin() -> training.Parts:
+    def begin() -> kit.training.Parts:
         model = network(work.settings, own["kind"])
         method = torch.optim.AdamW if own["optimizer"] == "adamw" else torch.optim.Adam
         decay = own["decay"]
-        return training.Parts(model, method(model.parameters(), lr=own["h"], weight_decay=decay))
+        return kit.training.Parts(
+            model, method(model.parameters(), lr=own["h"], weight_decay=decay)
+        )
 
     def loss(model: nn.Module, items: Tensor) -> Tensor:
         batch = images[items].unsqueeze(1)
@@ -172,7 +173,7 @@ def training_of(work: Work, own: Mapping[str, Any], epochs: int) -> training.Tra
         return functional.cross_entropy(model(prepared(batch.squeeze(1))), labels[items])
 
     size = own["batch_size"]
-    return training.Training(begin, loss, lambda model: {}, len(labels), size, epochs)
+    return kit.training.Training(begin, loss, lambda model: {}, len(labels), size, epochs)
 
 
 @torch.no_grad()
@@ -232,7 +233,7 @@ def train_reference(work: Work, place: int) -> bool:
     settings = work.settings
     own = {"kind": "cnn", **PLAIN, "shifts": 2 if place % 2 else 0}
     plan = training_of(work, own, settings["reference_epochs"])
-    run_ = training.Run(plan, 1000 * settings["seed"] + REFERENCE + place)
+    run_ = kit.training.Run(plan, 1000 * settings["seed"] + REFERENCE + place)
     work.resume("run", run_)
     last = plan.steps * plan.epochs
     while run_.step < last:
@@ -274,7 +275,7 @@ def climb(work: Work, name: str, own: Mapping[str, Any], place: int) -> bool:
     """Train a network to the targets, and let it label the images; whether it came to an end."""
     settings = work.settings
     plan = training_of(work, own, settings["epochs"][own["kind"]])
-    run_ = training.Run(plan, 1000 * settings["seed"] + place)
+    run_ = kit.training.Run(plan, 1000 * settings["seed"] + place)
     way = Climb(settings["targets"], settings["tolerance"])
     if "way" in (work.state["current"] or {}):
         way.load_state_dict(work.state["current"]["way"])
@@ -292,7 +293,7 @@ def climb(work: Work, name: str, own: Mapping[str, Any], place: int) -> bool:
     return True
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Reference networks, the generator and its images, then the networks that are compared."""
     settings = job.settings
     whole = datasets.LOADERS["mnist"](log.data)
@@ -329,11 +330,11 @@ def results(work: Work) -> dict[str, Any]:
         }
     labels = judge(work, state["images"]).argmax(dim=2).to(torch.uint8)
     return {
-        "images": pack(state["images"]),
+        "images": kit.pack(state["images"]),
         "clear": state["clear"],
         "forger_losses": state["losses"],
         "reference": {
-            "labels": pack(labels),
+            "labels": kit.pack(labels),
             "accuracy": [own["accuracy"] for own in state["reference"]],
         },
         "groups": groups,
@@ -346,7 +347,7 @@ def _answers(members: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "accuracy": [own["accuracy"] for own in members.values()],
         "hit": [own["hit"] for own in members.values()],
         "steps": [own["step"] for own in members.values()],
-        "answers": pack(torch.stack([own["answers"] for own in members.values()])),
+        "answers": kit.pack(torch.stack([own["answers"] for own in members.values()])),
     }
 
 
@@ -369,7 +370,7 @@ NOTE = (
     "after every 25 steps, CNNs after 10, ViTs and all at laptop after 50; if no test is within "
     "0.05 points of a target, the nearest one counts"
 )
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="networks of the same test accuracy on images between two digits",
     phrase="images between two digits",

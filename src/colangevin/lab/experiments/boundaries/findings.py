@@ -10,11 +10,8 @@ from torch import Tensor
 
 from colangevin import diagnostics
 from colangevin.diagnostics.labellers import Spread
-from colangevin.lab.claims.comparing import undecided
+from colangevin.lab import kit
 from colangevin.lab.experiments.boundaries import certainty as boundary_certainty
-from colangevin.lab.runner.experiment import UNDECIDED, Answer, Claim, Table
-from colangevin.lab.runner.job_log import unpack
-from colangevin.lab.runner.records import Record, Records, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,16 +85,16 @@ def _per_cent(spread: Spread) -> Spread:
 
 def answers_of(own: Mapping[str, Any]) -> Tensor:
     """Probabilities of a group in a record, which are stored with three digits."""
-    found = unpack(own["answers"]).double()
+    found = kit.unpack(own["answers"]).double()
     return found / found.sum(dim=2, keepdim=True)
 
 
-def reference_of(record: Record) -> Tensor:
+def reference_of(record: kit.Record) -> Tensor:
     """Labels of the reference group."""
-    return unpack(record.final["reference"]["labels"]).long()
+    return kit.unpack(record.final["reference"]["labels"]).long()
 
 
-def rows_of(record: Record) -> dict[str, dict[str, list[Row]]]:
+def rows_of(record: kit.Record) -> dict[str, dict[str, list[Row]]]:
     """By group and target: one row for different kinds, one per repetition for one kind."""
     reference, found = reference_of(record), {}
     for group, targets in record.final["groups"].items():
@@ -113,7 +110,7 @@ def rows_of(record: Record) -> dict[str, dict[str, list[Row]]]:
     return found
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Tables 6.6 to 6.8, and figure 6.21 in numbers."""
     lines = []
     for record in records.values():
@@ -122,12 +119,12 @@ def table(records: Records) -> Table:
                 lines.append(_line(record, group, target, rows))
     columns = ["networks", "target, %", "test accuracy, %", "wrong per network, %", "wrong, any, %"]
     columns += ["two disagree, %", "not all agree, %", "type A, %", "type C, %"]
-    return Table([*columns, *(f"softmax {kind}" for kind in KINDS.values())], lines)
+    return kit.Table([*columns, *(f"softmax {kind}" for kind in KINDS.values())], lines)
 
 
-def _line(record: Record, group: str, target: str, rows: Sequence[Row]) -> list[str]:
+def _line(record: kit.Record, group: str, target: str, rows: Sequence[Row]) -> list[str]:
     own = record.final["groups"][group][target]
-    mean, spread, _ = mean_std(own["accuracy"])
+    mean, spread, _ = kit.mean_std(own["accuracy"])
     near = f"{mean:.2f} ± {spread:.2f} ({sum(own['hit'])} of {len(own['hit'])} near)"
     return [
         WORDS[group],
@@ -148,15 +145,15 @@ def _spread(spreads: Sequence[Spread], digits: int = 1) -> str:
     some = [one for one in spreads if one.size]
     if not some:
         return "–"
-    means = [mean_std([one[place] for one in some])[0] for place in (0, 1)]
+    means = [kit.mean_std([one[place] for one in some])[0] for place in (0, 1)]
     return f"{means[0]:.{digits}f} ± {means[1]:.{digits}f}"
 
 
 def _mean(values: Sequence[float]) -> str:
-    return f"{mean_std(values)[0]:.1f}"
+    return f"{kit.mean_std(values)[0]:.1f}"
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What section 6.2.3 states; the reference group stands in for the people."""
     made = []
     for record in records.values():
@@ -177,15 +174,15 @@ def _goes(course: Sequence[float], ways: Sequence[int]) -> bool:
     return all(way * (b - a) > 0 for way, (a, b) in zip(ways, steps, strict=False))
 
 
-def _course(text: str, values: Mapping[str, float], ways: Sequence[int], stated: str) -> Claim:
+def _course(text: str, values: Mapping[str, float], ways: Sequence[int], stated: str) -> kit.Claim:
     """The claim that something falls or rises with the target accuracy, at every step."""
     course = list(values.values())
     ours = ", ".join(f"{value:.1f}" for value in course)
     why = "as stated at every step" if _goes(course, ways) else "not as stated at every step"
-    return undecided(text, stated, ours, ONE_SET, why)
+    return kit.undecided(text, stated, ours, ONE_SET, why)
 
 
-def _numbers(diverse: Mapping[str, Row]) -> list[Claim]:
+def _numbers(diverse: Mapping[str, Row]) -> list[kit.Claim]:
     """Table 6.6, as far as it needs no people."""
     stated = {"97.5": (11.3, 2.9, 28.5), "98": (8.5, 2.3, 21.8), "98.5": (7.4, 1.8, 18.2)}
     pairs = {target: row.two.mean for target, row in diverse.items()}
@@ -196,8 +193,8 @@ def _numbers(diverse: Mapping[str, Row]) -> list[Claim]:
         mean, deviation, _ = stated[target]
         ours = f"{row.two.mean:.1f} ± {row.two.deviation:.1f}"
         text = f"images on which two of nine networks disagree, at {target} %, %"
-        number = Answer(UNDECIDED, ONE_SET)
-        made.append(Claim(text, f"{mean} ± {deviation}", ours, number=number))
+        number = kit.Answer(kit.UNDECIDED, ONE_SET)
+        made.append(kit.Claim(text, f"{mean} ± {deviation}", ours, number=number))
     text = "two networks disagree: falls with the test accuracy, %"
     made.append(_course(text, pairs, FALLS, "11.3, 8.5, 7.4"))
     every = {target: row.all for target, row in diverse.items()}
@@ -205,7 +202,7 @@ def _numbers(diverse: Mapping[str, Row]) -> list[Claim]:
     return [*made, _course(text, every, FALLS, "28.5, 21.8, 18.2")]
 
 
-def _types(diverse: Mapping[str, Row]) -> list[Claim]:
+def _types(diverse: Mapping[str, Row]) -> list[kit.Claim]:
     """Tables 6.6 and 6.7 against the reference."""
     wrong = {target: row.wrong.mean for target, row in diverse.items()}
     across = {target: row.any_wrong for target, row in diverse.items()}
@@ -219,7 +216,7 @@ def _types(diverse: Mapping[str, Row]) -> list[Claim]:
     ]
 
 
-def _softmax(diverse: Mapping[str, Row]) -> list[Claim]:
+def _softmax(diverse: Mapping[str, Row]) -> list[kit.Claim]:
     """Table 6.8."""
     made = []
     for best, other, stated in (
@@ -234,11 +231,11 @@ def _softmax(diverse: Mapping[str, Row]) -> list[Claim]:
         if pairs:
             ours = "; ".join(f"{a:.2f} and {b:.2f}" for a, b in pairs)
             text = f"largest softmax is higher on type {best} than on type A"
-            made.append(undecided(text, stated, ours, ONE_SET))
+            made.append(kit.undecided(text, stated, ours, ONE_SET))
     return made
 
 
-def _kinds(found: Mapping[str, Mapping[str, Sequence[Row]]]) -> list[Claim]:
+def _kinds(found: Mapping[str, Mapping[str, Sequence[Row]]]) -> list[kit.Claim]:
     """Figures 6.21 and 6.23: groups of one kind of network."""
     made = []
     for kind, sign, word in (("A", -1, "falls"), ("C", 1, "rises")):
@@ -260,13 +257,13 @@ def _shares(
 ) -> dict[str, dict[str, float]]:
     """Mean share of a type by group and target, for groups of one kind of network."""
     return {
-        group: {t: mean_std([row.shares[kind] for row in rows])[0] for t, rows in own.items()}
+        group: {t: kit.mean_std([row.shares[kind] for row in rows])[0] for t, rows in own.items()}
         for group, own in found.items()
         if group != "diverse"
     }
 
 
-def _perceptrons(means: Mapping[str, Mapping[str, float]], kind: str, sign: int) -> Claim:
+def _perceptrons(means: Mapping[str, Mapping[str, float]], kind: str, sign: int) -> kit.Claim:
     """The claim that MLPs have the fewest images of type A, and the most of type C."""
     own, others = means["mlp"], {g: course for g, course in means.items() if g != "mlp"}
     gains = [sign * (own[t] - course[t]) for course in others.values() for t in own]
@@ -274,10 +271,10 @@ def _perceptrons(means: Mapping[str, Mapping[str, float]], kind: str, sign: int)
     names = ", ".join(WORDS[group] for group in others)
     text = f"MLPs have the {'fewest' if kind == 'A' else 'most'} images of type {kind}"
     ours = f"in {right} of {len(gains)} comparisons with {names}"
-    return undecided(text, "always", ours, ONE_SET)
+    return kit.undecided(text, "always", ours, ONE_SET)
 
 
-def _certainties(record: Record) -> list[Claim]:
+def _certainties(record: kit.Record) -> list[kit.Claim]:
     """Table 6.9."""
     seeds = record.settings["seeds"]
     kinds = {
@@ -291,7 +288,7 @@ def _certainties(record: Record) -> list[Claim]:
     return boundary_certainty.claims(kinds, reference_of(record)) if kinds else []
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """The images (6.20, 6.22), types by accuracy (6.21), the map (6.23), certainty (6.9)."""
     from colangevin.lab.experiments.boundaries import plot as boundary_plot
 

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from colangevin import diagnostics
-from colangevin.lab.claims.curves import COLORS, shared_legend
+from colangevin.lab import kit
 from colangevin.lab.experiments.boundaries.certainty import repetitions
 from colangevin.lab.experiments.boundaries.digit_images import ALPHAS, PAIRS
-from colangevin.lab.runner.job_log import unpack
-from colangevin.lab.runner.records import Record, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,18 +25,18 @@ SHADES = {
 }
 
 
-def images(record: Record, reference: Tensor) -> Figure:
+def images(record: kit.Record, reference: Tensor) -> Figure:
     """All images, one pair of digits per row, with the labels of the reference above each."""
     from matplotlib.figure import Figure
 
-    pictures = unpack(record.final["images"]).numpy()
+    pictures = kit.unpack(record.final["images"]).numpy()
     figure = Figure(figsize=(0.72 * ALPHAS, 0.86 * len(PAIRS)), layout="constrained")
     axes = figure.subplots(len(PAIRS), ALPHAS).flatten()
     for place, axis in enumerate(axes):
         axis.imshow(pictures[place], cmap="gray_r", vmin=0, vmax=255)
         found = sorted(set(reference[:, place].tolist()))
         said = ", ".join(map(str, found))
-        color = "black" if len(found) == 1 else COLORS[4]
+        color = "black" if len(found) == 1 else kit.COLORS[4]
         axis.set_title(said, fontsize=7, color=color, pad=2)
         axis.set_axis_off()
     text = "labels of the reference networks; red where they disagree"
@@ -53,7 +51,7 @@ def types(rows: Mapping[str, Mapping[str, Sequence[Any]]]) -> Figure:
     figure = Figure(figsize=(9.0, 3.8), layout="constrained")
     axes = figure.subplots(1, 2)
     for axis, kind in zip(axes, ("A", "C"), strict=True):
-        for color, (group, targets) in zip(COLORS, rows.items(), strict=False):
+        for color, (group, targets) in zip(kit.COLORS, rows.items(), strict=False):
             places = [float(target) for target in targets]
             values = [[row.shares[kind] for row in own] for own in targets.values()]
             _with_spreads(axis, places, values, color=color, label=WORDS[group])
@@ -61,7 +59,7 @@ def types(rows: Mapping[str, Mapping[str, Sequence[Any]]]) -> Figure:
         axis.set(xlabel="target test accuracy, %", ylabel=f"images of type {kind}, %")
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
-    shared_legend(figure, axes)
+    kit.shared_legend(figure, axes)
     figure.suptitle(BARS, fontsize="small", color="gray")
     return figure
 
@@ -70,11 +68,11 @@ def _with_spreads(
     axis: Any, places: Sequence[float], values: Sequence[Sequence[float]], **style: str
 ) -> None:
     """Draw means of the values at each place, with bars where there are several."""
-    means, spreads, _ = zip(*map(mean_std, values), strict=True)
+    means, spreads, _ = zip(*map(kit.mean_std, values), strict=True)
     axis.errorbar(places, means, spreads, marker="o", capsize=3, **style)
 
 
-def maps(record: Record, reference: Tensor) -> Figure:
+def maps(record: kit.Record, reference: Tensor) -> Figure:
     """Where CNNs and the reference disagree, one panel per target accuracy.
 
     Without a group of CNNs it is the set of different kinds.
@@ -90,7 +88,7 @@ def maps(record: Record, reference: Tensor) -> Figure:
     axes = figure.subplots(1, len(targets), squeeze=False)[0]
     names = [f"{i} and {j}" for i, j in PAIRS]
     for axis, (target, own) in zip(axes, targets.items(), strict=True):
-        labels = unpack(own["answers"]).float().argmax(dim=2)
+        labels = kit.unpack(own["answers"]).float().argmax(dim=2)
         labels = repetitions(labels, group, record.settings["seeds"])[0]
         grid = (~diagnostics.agrees(labels)).int() + 2 * (~diagnostics.agrees(reference)).int()
         axis.imshow(
@@ -109,7 +107,7 @@ def maps(record: Record, reference: Tensor) -> Figure:
     return figure
 
 
-def certainties(record: Record, reference: Tensor) -> Figure:
+def certainties(record: kit.Record, reference: Tensor) -> Figure:
     """Certainty of the networks on images of each certainty of the reference (table 6.9)."""
     from matplotlib.figure import Figure
 
@@ -117,8 +115,8 @@ def certainties(record: Record, reference: Tensor) -> Figure:
     figure = Figure(figsize=(3.6 * len(groups), 3.6), layout="constrained")
     axes = figure.subplots(1, len(groups), squeeze=False, sharey=True)[0]
     for axis, (group, targets) in zip(axes, groups.items(), strict=True):
-        for color, (target, own) in zip(COLORS, targets.items(), strict=False):
-            labels = unpack(own["answers"]).float().argmax(dim=2)
+        for color, (target, own) in zip(kit.COLORS, targets.items(), strict=False):
+            labels = kit.unpack(own["answers"]).float().argmax(dim=2)
             parts = [
                 diagnostics.certainty_by_reference(part, reference)
                 for part in repetitions(labels, group, record.settings["seeds"])

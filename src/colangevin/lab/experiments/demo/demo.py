@@ -15,15 +15,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from colangevin.ensemble import Ensemble
-from colangevin.lab.claims.comparing import Measured, late, lead
-from colangevin.lab.experiments.depth.depth import depth
+from colangevin.lab import kit
+from colangevin.lab.experiments.depth import depth
 from colangevin.lab.experiments.spirals import regions, spiral
 from colangevin.lab.experiments.spirals.spiral import Points
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import Claim, Experiment, Job, Settings, Table, seeds_of
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Record, Records, mean_std
-from colangevin.lab.runner.values import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,13 +80,13 @@ DEEP = Effect(
 EFFECTS = (OVERFITTING, DEEP)
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """Four jobs, the longest first, so that two processes end at about the same time."""
     shared = {key: settings[key] for key in ("scale", "seed")}
     parts = {part["part"]: part for part in settings["parts"]}
     order = (DEEP.constrained, OVERFITTING.constrained, OVERFITTING.plain, DEEP.plain)
     of = {name: effect.part for effect in EFFECTS for name, _ in (effect.plain, effect.constrained)}
-    return [Job(NAME, name, {**shared, **parts[of[name]], **own}) for name, own in order]
+    return [kit.Job(NAME, name, {**shared, **parts[of[name]], **own}) for name, own in order]
 
 
 @dataclass(frozen=True)
@@ -103,8 +98,8 @@ class _Task:
     measure: Callable[[Ensemble, Points], dict[str, torch.Tensor]]
 
     @classmethod
-    def of(cls, settings: Settings) -> _Task:
-        seeds = seeds_of(settings)
+    def of(cls, settings: kit.Settings) -> _Task:
+        seeds = kit.seeds_of(settings)
         if settings["part"] == "depth":
             made = depth.make(settings, seeds, settings["lr"])
             return cls(made, depth.draw_points(settings, seeds), depth.measure)
@@ -122,16 +117,16 @@ class _Task:
         if 0 in members.active:
             shown = regions.picture(members.member(0), self.points, round(extent, 2))
         return {
-            "violation": ensembles.worst_violation(members),
-            "removed": ensembles.removals(members),
+            "violation": kit.ensembles.worst_violation(members),
+            "removed": kit.ensembles.removals(members),
             "picture": shown,
         }
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a method as one ensemble."""
     task = _Task.of(job.settings)
-    training = ensembles.Training(
+    training = kit.ensembles.Training(
         loss=spiral.loss,
         inputs=task.points.train_inputs,
         targets=task.points.train_labels,
@@ -141,11 +136,11 @@ def run(job: Job, log: Log) -> None:
         measure=lambda members: task.measured(),
         per_member=True,
     )
-    if ensembles.train(task.ensemble, training, log):
+    if kit.ensembles.train(task.ensemble, training, log):
         log.finish(**task.final())
 
 
-def so_far(job: Job, log: Log) -> Record | None:
+def so_far(job: kit.Job, log: kit.Log) -> kit.Record | None:
     """The record of a job that was stopped, with the results of its networks as they are.
 
     Returns:
@@ -157,10 +152,10 @@ def so_far(job: Job, log: Log) -> Record | None:
     task = _Task.of(job.settings)
     task.ensemble.load_state_dict(saved["ensemble"])
     if log.record.history["epoch"][-1] < task.ensemble.epochs:
-        everyone = ensembles.everyone
+        everyone = kit.ensembles.everyone
         found = {name: everyone(task.ensemble, v) for name, v in task.measured().items()}
         log.append(epoch=task.ensemble.epochs, **found)
-    return replace(log.record, final=plain(task.final()))
+    return replace(log.record, final=kit.plain(task.final()))
 
 
 def chance(gains: Sequence[float]) -> float:
@@ -182,24 +177,24 @@ def chance(gains: Sequence[float]) -> float:
     return float((sums.abs() >= limit).double().mean())
 
 
-def measured(effect: Effect, records: Records) -> tuple[Measured, Measured] | None:
+def measured(effect: Effect, records: kit.Records) -> tuple[kit.Measured, kit.Measured] | None:
     """What both methods reached, one number per seed; None if one of them has no record."""
     pair = [records.get(name) for name, _ in (effect.plain, effect.constrained)]
     if pair[0] is None or pair[1] is None:
         return None
     first, second = (
-        Measured(record.settings["label"], late(record, effect.key, effect.factor))
+        kit.Measured(record.settings["label"], kit.late(record, effect.key, effect.factor))
         for record in pair
         if record is not None
     )
     return first, second
 
 
-def stopped(effect: Effect, records: Records) -> str | None:
+def stopped(effect: Effect, records: kit.Records) -> str | None:
     """Where the methods of an effect were stopped, in words; None if both are complete.
 
     Example:
-        >>> stopped(DEEP, Records([]))
+        >>> stopped(DEEP, kit.Records([]))
         'Depth: not begun'
     """
     methods = [(records.get(name), own) for name, own in (effect.plain, effect.constrained)]
@@ -216,7 +211,7 @@ def stopped(effect: Effect, records: Records) -> str | None:
     return f"{effect.subject}: stopped; {', '.join(parts)}"
 
 
-def significance(effect: Effect, records: Records) -> float:
+def significance(effect: Effect, records: kit.Records) -> float:
     """The chance of the gain; 1 if it is none, or was not measured."""
     pair = measured(effect, records)
     if pair is None:
@@ -226,14 +221,14 @@ def significance(effect: Effect, records: Records) -> float:
     return chance(finite) if finite and sum(finite) > 0 and len(finite) == len(gains) else 1.0
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Both effects: each method, the gain per seed with its standard error, and its chance."""
     rows = []
     for effect in EFFECTS:
         pair = measured(effect, records)
         if pair is None:
             continue
-        gain, digits = lead(pair[1], pair[0], effect.sign), effect.digits
+        gain, digits = kit.lead(pair[1], pair[0], effect.sign), effect.digits
         by = effect.sign * gain.by
         rows.append(
             [
@@ -244,7 +239,7 @@ def table(records: Records) -> Table:
                 f"{significance(effect, records):.2g}",
             ]
         )
-    return Table(["", "SGD", "constrained", "difference", "better in", "p"], rows)
+    return kit.Table(["", "SGD", "constrained", "difference", "better in", "p"], rows)
 
 
 def mean_and_spread(values: Sequence[float], digits: int) -> str:
@@ -254,23 +249,23 @@ def mean_and_spread(values: Sequence[float], digits: int) -> str:
         >>> mean_and_spread([90.0, 94.0], 1)
         '92.0 ± 2.8'
     """
-    mean, deviation, _ = mean_std(values)
+    mean, deviation, _ = kit.mean_std(values)
     return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """None: the demo is no measurement of the paper."""
     return []
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """The demo's picture."""
     from colangevin.lab.experiments.demo.plot import draw
 
     return {NAME: draw(records)}
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="overfitting and depth: two effects of constraints, in about two minutes",
     source="figures 2 and 4",

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colangevin.lab.claims.comparing import late
-from colangevin.lab.claims.curves import band
-from colangevin.lab.experiments.demo.demo import demo
+from colangevin.lab import kit
+from colangevin.lab.experiments.demo import demo
 from colangevin.lab.experiments.spirals import regions
-from colangevin.lab.runner.records import Record, Records, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +27,7 @@ LABELS = {"test_loss": "test loss", "test_accuracy": "test accuracy, %"}
 LEGENDS = {"C-SGLD": "bounded, with noise (C-SGLD)", "orthogonal": "orthogonal weights"}
 
 
-def draw(records: Records) -> Figure:
+def draw(records: kit.Records) -> Figure:
     """One row per effect: curves of both methods, and what their first runs predict."""
     from matplotlib.figure import Figure
 
@@ -51,21 +49,21 @@ def draw(records: Records) -> Figure:
     return figure
 
 
-def _title(effect: demo.Effect, records: Records) -> str:
+def _title(effect: demo.Effect, records: kit.Records) -> str:
     """What is seen; of a run that was stopped, where."""
     if words := demo.stopped(effect, records):
         return fill(words, 40)
     return TITLES[effect.part].format(**records[effect.plain[0]].settings)
 
 
-def _curves(axis: Any, effect: demo.Effect, found: list[Record | None]) -> None:
+def _curves(axis: Any, effect: demo.Effect, found: list[kit.Record | None]) -> None:
     for record, color in zip(found, COLORS, strict=True):
         if record is None:
             continue
         values = effect.factor * np.array(record.series(effect.key))
         label = record.settings["label"]
         shown = LEGENDS.get(label, label)
-        band(axis, record.history["epoch"], values, color=color, label=shown, linewidth=2.2)
+        kit.band(axis, record.history["epoch"], values, color=color, label=shown, linewidth=2.2)
     axis.set(xlabel="epoch", ylabel=LABELS[effect.key])
     axis.grid(alpha=0.3)
     if axis.get_legend_handles_labels()[0]:
@@ -73,13 +71,13 @@ def _curves(axis: Any, effect: demo.Effect, found: list[Record | None]) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _regions(axis: Any, effect: demo.Effect, record: Record | None, color: str) -> None:
+def _regions(axis: Any, effect: demo.Effect, record: kit.Record | None, color: str) -> None:
     kept = None if record is None else record.final.get("picture")
     if record is None or not kept:
         axis.set_axis_off()
         return
     regions.draw(axis, kept, "test" if effect.part == "depth" else "train")
-    mean = mean_std(late(record, effect.key, effect.factor))[0]
+    mean = kit.mean_std(kit.late(record, effect.key, effect.factor))[0]
     number = f"{mean:.0f} % right" if effect.sign > 0 else f"test loss {mean:.2f}"
     label = record.settings["label"]
     axis.set_title(f"{label}: {number}", color=color, fontweight="bold")

@@ -16,13 +16,11 @@ from torch import Tensor, nn
 
 from colangevin.constraints import Orthogonal
 from colangevin.ensemble import Ensemble
+from colangevin.lab import kit
 from colangevin.lab.data import FOUR_TURNS
 from colangevin.lab.experiments.spirals import spiral
 from colangevin.lab.experiments.spirals.spiral import Points
 from colangevin.lab.models import mlp
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import Job, Settings, seeds_of
-from colangevin.lab.runner.job_log import Log
 
 PAPER: dict[str, Any] = {
     "runs": 10,
@@ -54,7 +52,7 @@ HISTORY_POINTS = 50
 MEASURED = ("train_loss", "test_loss", "test_accuracy")
 
 
-def job(experiment: str, method: str, depth: int, settings: Settings) -> Job:
+def job(experiment: str, method: str, depth: int, settings: kit.Settings) -> kit.Job:
     """The job of one method at one depth.
 
     Example:
@@ -64,7 +62,7 @@ def job(experiment: str, method: str, depth: int, settings: Settings) -> Job:
         'sgd-4'
     """
     own = {key: value for key, value in settings.items() if key != "depths"}
-    return Job(experiment, f"{method}-{depth}", {**own, "depth": depth, "method": method})
+    return kit.Job(experiment, f"{method}-{depth}", {**own, "depth": depth, "method": method})
 
 
 def hidden_weights(depth: int) -> list[str]:
@@ -106,7 +104,7 @@ class Penalty:
         return self.strength * total
 
 
-def draw_points(settings: Settings, seeds: Sequence[int]) -> Points:
+def draw_points(settings: kit.Settings, seeds: Sequence[int]) -> Points:
     """The data of every run.
 
     Example:
@@ -116,7 +114,7 @@ def draw_points(settings: Settings, seeds: Sequence[int]) -> Points:
     return spiral.draw_points(settings, seeds, FOUR_TURNS, stream=193)
 
 
-def network(settings: Settings) -> nn.Module:
+def network(settings: kit.Settings) -> nn.Module:
     """The network of a job, with torch's initial weights or with orthogonal ones.
 
     Example:
@@ -131,7 +129,7 @@ def network(settings: Settings) -> nn.Module:
     return made
 
 
-def make(settings: Settings, seeds: Sequence[int], lr: float | list[float]) -> Ensemble:
+def make(settings: kit.Settings, seeds: Sequence[int], lr: float | list[float]) -> Ensemble:
     """The ensemble of a job.
 
     Args:
@@ -158,17 +156,17 @@ def make(settings: Settings, seeds: Sequence[int], lr: float | list[float]) -> E
     )
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a job as one ensemble, for all of its step sizes."""
     settings = job.settings
     steps = settings["lr"] if isinstance(settings["lr"], list) else [settings["lr"]]
-    runs = seeds_of(settings)
+    runs = kit.seeds_of(settings)
     drawn = draw_points(settings, runs)
     points = Points(*[torch.cat([part] * len(steps)) for part in drawn])
     # Members have seeds of their own; those of the first step size are the runs' seeds.
     seeds = [seed + 500 * index for index in range(len(steps)) for seed in runs]
     ensemble = make(settings, seeds, [lr for lr in steps for _ in runs])
-    training = ensembles.Training(
+    training = kit.ensembles.Training(
         loss=spiral.loss,
         inputs=points.train_inputs,
         targets=points.train_labels,
@@ -178,10 +176,10 @@ def run(job: Job, log: Log) -> None:
         measure=lambda members: measure(members, points),
         per_member=True,
     )
-    if not ensembles.train(ensemble, training, log):
+    if not kit.ensembles.train(ensemble, training, log):
         return
-    worst = ensembles.worst_violation(ensemble)
-    log.finish(violation=worst, removed=ensembles.removals(ensemble))
+    worst = kit.ensembles.worst_violation(ensemble)
+    log.finish(violation=worst, removed=kit.ensembles.removals(ensemble))
 
 
 def measure(ensemble: Ensemble, points: Points) -> dict[str, Tensor]:

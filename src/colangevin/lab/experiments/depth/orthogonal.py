@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colangevin.lab.claims.comparing import COIN, Measured, ahead, late
-from colangevin.lab.experiments.depth.depth import depth
+from colangevin.lab import kit
+from colangevin.lab.experiments.depth import depth
 from colangevin.lab.experiments.depth.plot import draw_depths, draw_panels
-from colangevin.lab.runner.experiment import Claim, Experiment, Job, Settings, Table
-from colangevin.lab.runner.records import Record, Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +23,7 @@ DEEP = 3
 """The paper's claim is for more hidden layers than this."""
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per depth and method."""
     return [
         depth.job(NAME, method, layers, {**settings, **own})
@@ -34,25 +32,25 @@ def jobs(settings: Settings) -> list[Job]:
     ]
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figure 4, and accuracy against depth."""
-    panels: dict[str, dict[str, Record]] = {}
+    panels: dict[str, dict[str, kit.Record]] = {}
     for record in records.values():
         own = panels.setdefault(record.settings["label"], {})
         own[f"{record.settings['depth']} HL"] = record
     return {"accuracy": draw_panels(panels, 4), "depth": draw_depths(_by_method(records))}
 
 
-def _by_method(records: Records) -> dict[str, dict[int, Measured]]:
-    found: dict[str, dict[int, Measured]] = {}
+def _by_method(records: kit.Records) -> dict[str, dict[int, kit.Measured]]:
+    found: dict[str, dict[int, kit.Measured]] = {}
     for record in records.values():
         label, layers = record.settings["label"], record.settings["depth"]
-        accuracy = Measured(label, late(record, "test_accuracy", 100.0))
+        accuracy = kit.Measured(label, kit.late(record, "test_accuracy", 100.0))
         found.setdefault(label, {})[layers] = accuracy
     return found
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracies at the end, one row per depth."""
     found = _by_method(records)
     layers = sorted({record.settings["depth"] for record in records.values()})
@@ -60,27 +58,27 @@ def table(records: Records) -> Table:
         [str(count), *(own[count].text(1) if count in own else "–" for own in found.values())]
         for count in layers
     ]
-    return Table(["hidden layers", *found], rows)
+    return kit.Table(["hidden layers", *found], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """The ordering that the paper states for each depth beyond three hidden layers."""
     found = _by_method(records)
     best = found.pop(depth.METHODS[CONSTRAINED]["label"], {})
     return [
-        ahead(
+        kit.ahead(
             f"test accuracy with {count} hidden layers, %",
             best[count],
             [own[count] for own in found.values() if count in own],
             digits=1,
-            chance=COIN,
+            chance=kit.COIN,
         )
         for count in best
         if count > DEEP
     ]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="orthogonality in networks of 1 to 8 hidden layers on the four-turn spiral",
     phrase="orthogonal weights in 1 to 8 hidden layers",

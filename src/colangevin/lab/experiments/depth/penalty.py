@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colangevin.lab.claims.comparing import COIN, Measured, ahead, late
-from colangevin.lab.experiments.depth.depth import depth
+from colangevin.lab import kit
+from colangevin.lab.experiments.depth import depth
 from colangevin.lab.experiments.depth.plot import accuracies, draw_curves, draw_grid
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-)
-from colangevin.lab.runner.records import Record, Records, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +21,7 @@ SCALES = {
 }
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per depth and penalty, with all step sizes, and one per depth with the constraint."""
     rest = {key: settings[key] for key in settings if key not in ("steps", "penalties")}
     found = []
@@ -42,18 +34,18 @@ def jobs(settings: Settings) -> list[Job]:
     return found
 
 
-def _runs(record: Record, index: int) -> slice:
+def _runs(record: kit.Record, index: int) -> slice:
     """The runs of a record's step size."""
     runs = record.settings["runs"]
     return slice(runs * index, runs * (index + 1))
 
 
-def _measured(record: Record) -> dict[float, Measured]:
+def _measured(record: kit.Record) -> dict[float, kit.Measured]:
     """Accuracies at the end by step size."""
-    values = late(record, "test_accuracy", 100.0)
+    values = kit.late(record, "test_accuracy", 100.0)
     label = record.settings["label"]
     return {
-        step: Measured(
+        step: kit.Measured(
             label if label == CONSTRAINED else f"{label}, h = {step:g}",
             values[_runs(record, index)],
         )
@@ -61,14 +53,14 @@ def _measured(record: Record) -> dict[float, Measured]:
     }
 
 
-def _by_depth(records: Records) -> dict[int, list[Record]]:
-    found: dict[int, list[Record]] = {}
+def _by_depth(records: kit.Records) -> dict[int, list[kit.Record]]:
+    found: dict[int, list[kit.Record]] = {}
     for record in records.values():
         found.setdefault(record.settings["depth"], []).append(record)
     return found
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figure 5, and accuracy against the step size."""
     depths = _by_depth(records)
     curves = {
@@ -93,7 +85,7 @@ def figures(records: Records) -> dict[str, Figure]:
     }
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracies at the end, a penalty a row and a step size a column."""
     steps = sorted({step for record in records.values() for step in record.settings["lr"]})[::-1]
     rows = []
@@ -102,10 +94,10 @@ def table(records: Records) -> Table:
             found = _measured(record)
             cells = [found[step].text(1) if step in found else "–" for step in steps]
             rows.append([str(layers), record.settings["label"], *cells])
-    return Table(["hidden layers", "method", *(f"h = {step:g}" for step in steps)], rows)
+    return kit.Table(["hidden layers", "method", *(f"h = {step:g}" for step in steps)], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """No penalty and step size reaches o-CoLA-od; large penalties need small steps."""
     found = []
     for layers, own in _by_depth(records).items():
@@ -117,11 +109,14 @@ def claims(records: Records) -> list[Claim]:
         others = [measured for record in soft for measured in _measured(record).values()]
         where = f"with {layers} hidden layers"
         text = f"test accuracy {where} against all penalties and steps, %"
-        found += [ahead(text, best, others, digits=1, chance=COIN), *_best_step(soft, where)]
+        found += [
+            kit.ahead(text, best, others, digits=1, chance=kit.COIN),
+            *_best_step(soft, where),
+        ]
     return found
 
 
-def _best_step(soft: list[Record], where: str) -> list[Claim]:
+def _best_step(soft: list[kit.Record], where: str) -> list[kit.Claim]:
     """The strongest penalty does better with a smaller step than with the weakest one's best."""
     ranked = sorted(soft, key=lambda record: float(record.settings["penalty"]))
     weak, strong = _measured(ranked[0]), _measured(ranked[-1])
@@ -131,16 +126,16 @@ def _best_step(soft: list[Record], where: str) -> list[Claim]:
         return []
     best = max(smaller, key=lambda step: _rank(strong[step]))
     text = f"test accuracy {where}: a large penalty needs a smaller step, %"
-    return [ahead(text, strong[best], [strong[usual]], digits=1, chance=COIN)]
+    return [kit.ahead(text, strong[best], [strong[usual]], digits=1, chance=kit.COIN)]
 
 
-def _rank(method: Measured) -> float:
+def _rank(method: kit.Measured) -> float:
     """A mean for a maximum: NaN, where every run diverged, is the least."""
-    mean = mean_std(method.values)[0]
+    mean = kit.mean_std(method.values)[0]
     return mean if mean == mean else -1.0
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="soft orthogonality by penalties and step sizes on the four-turn spiral",
     phrase="orthogonality by a penalty instead",

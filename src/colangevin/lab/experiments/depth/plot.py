@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colangevin.lab.claims.comparing import Measured
-from colangevin.lab.claims.curves import band, mean_error, say_bands, shared_legend
-from colangevin.lab.runner.records import Record
+from colangevin.lab import kit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_panels(panels: Mapping[str, Mapping[str, Record]], columns: int) -> Figure:
+def draw_panels(panels: Mapping[str, Mapping[str, kit.Record]], columns: int) -> Figure:
     """Accuracies over time: one panel per title, in it one curve per label."""
     curves = {
         title: {
@@ -47,27 +45,27 @@ def draw_curves(
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
         shades = colormaps["viridis"](np.linspace(0, 0.92, max(2, len(curves))))
         for color, (label, (epochs, values)) in zip(shades, curves.items(), strict=False):
-            band(axis, epochs, values, color=color, label=label)
+            kit.band(axis, epochs, values, color=color, label=label)
         axis.set(title=title, xlabel="epoch", ylim=(40, 102))
         axis.grid(alpha=0.3)
-    shared_legend(figure, list(axes.flat)[: len(panels)])
+    kit.shared_legend(figure, list(axes.flat)[: len(panels)])
     for row in axes:
         row[0].set_ylabel("test accuracy, %")
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure
 
 
-def accuracies(record: Record, runs: slice = slice(None)) -> Any:
+def accuracies(record: kit.Record, runs: slice = slice(None)) -> Any:
     """Test accuracies in per cent, [times, runs].
 
     Example:
-        >>> accuracies(Record("a", "b", 0, {}, history={"test_accuracy": [[0.5, 1.0]]}))
+        >>> accuracies(kit.Record("a", "b", 0, {}, history={"test_accuracy": [[0.5, 1.0]]}))
         array([[ 50., 100.]])
     """
     return 100.0 * np.array(record.series("test_accuracy"))[:, runs]
 
 
-def draw_depths(found: Mapping[str, Mapping[int, Measured]]) -> Figure:
+def draw_depths(found: Mapping[str, Mapping[int, kit.Measured]]) -> Figure:
     """Accuracy against the number of hidden layers, one curve per method."""
     from matplotlib.figure import Figure
 
@@ -75,19 +73,19 @@ def draw_depths(found: Mapping[str, Mapping[int, Measured]]) -> Figure:
     axis = figure.subplots()
     for shift, (label, by_depth) in enumerate(found.items()):
         values = np.array([measured.values for measured in by_depth.values()]).T
-        mean, error = mean_error(values.T)
+        mean, error = kit.mean_error(values.T)
         places = np.array(list(by_depth)) + 0.06 * (shift - 1.5)
         axis.errorbar(places, mean, error, fmt="o-", capsize=3, label=label)
     axis.set(xlabel="hidden layers", ylabel="test accuracy, %", ylim=(40, 102))
     axis.set_xticks(sorted({depth for by_depth in found.values() for depth in by_depth}))
     axis.grid(alpha=0.3)
     axis.legend()
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure
 
 
 def draw_grid(
-    panels: Mapping[str, Mapping[str, Sequence[Measured]]], steps: Sequence[str]
+    panels: Mapping[str, Mapping[str, Sequence[kit.Measured]]], steps: Sequence[str]
 ) -> Figure:
     """Accuracy against the step size, one panel per depth, one curve per penalty or method."""
     from matplotlib.figure import Figure
@@ -96,7 +94,7 @@ def draw_grid(
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=True):
         for shift, (label, measured) in enumerate(curves.items()):
-            mean, error = mean_error(np.array([one.values for one in measured]))
+            mean, error = kit.mean_error(np.array([one.values for one in measured]))
             places = np.arange(len(measured)) + 0.05 * (shift - 1)
             if len(measured) == 1:  # a method with one step size
                 axis.axhspan(mean[0] - error[0], mean[0] + error[0], color="gray", alpha=0.2)
@@ -109,5 +107,5 @@ def draw_grid(
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
     axes[0, 0].set_ylabel("test accuracy, %")
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colangevin.lab.claims.comparing import COIN, Measured, ahead, late, over_time
-from colangevin.lab.experiments.depth.depth import depth
+from colangevin.lab import kit
+from colangevin.lab.experiments.depth import depth
 from colangevin.lab.experiments.depth.plot import draw_panels
-from colangevin.lab.runner.experiment import Claim, Experiment, Job, Settings, Table
-from colangevin.lab.runner.records import Record, Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +20,7 @@ SCALES = {
 }
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per depth and temperature."""
     return [
         depth.job(
@@ -41,55 +39,55 @@ def jobs(settings: Settings) -> list[Job]:
     ]
 
 
-def _pairs(records: Records) -> dict[int, dict[str, Record]]:
-    found: dict[int, dict[str, Record]] = {}
+def _pairs(records: kit.Records) -> dict[int, dict[str, kit.Record]]:
+    found: dict[int, dict[str, kit.Record]] = {}
     for record in records.values():
         found.setdefault(record.settings["depth"], {})[record.settings["label"]] = record
     return found
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figure 4.8."""
     panels = {f"{layers} hidden layers": own for layers, own in _pairs(records).items()}
     return {"accuracy": draw_panels(panels, 3)}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracies at the end and over the whole training."""
     rows = [
         [
             str(record.settings["depth"]),
             f"{record.settings['temperature']:g}",
-            Measured("", late(record, "test_accuracy", 100.0)).text(1),
-            Measured("", over_time(record, "test_accuracy", 100.0)).text(1),
+            kit.Measured("", kit.late(record, "test_accuracy", 100.0)).text(1),
+            kit.Measured("", kit.over_time(record, "test_accuracy", 100.0)).text(1),
             f"{record.final['violation']:.0e}" if record.final["violation"] else "–",
         ]
         for record in records.values()
     ]
     columns = ["hidden layers", "τ", "test accuracy, %", "mean over the training, %", "violation"]
-    return Table(columns, rows)
+    return kit.Table(columns, rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """Noise makes training faster, and often a little better at the end."""
     found = []
     for layers, own in _pairs(records).items():
         if len(own) < len(TEMPERATURES):
             continue
         for text, measure in (
-            ("speed: test accuracy over the whole training", over_time),
-            ("test accuracy", late),
+            ("speed: test accuracy over the whole training", kit.over_time),
+            ("test accuracy", kit.late),
         ):
             cold, warm = (
-                Measured(label, measure(record, "test_accuracy", 100.0))
+                kit.Measured(label, measure(record, "test_accuracy", 100.0))
                 for label, record in own.items()
             )
             text = f"{text} with {layers} hidden layers, %"
-            found.append(ahead(text, warm, [cold], digits=1, chance=COIN))
+            found.append(kit.ahead(text, warm, [cold], digits=1, chance=kit.COIN))
     return found
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="orthogonal weights with and without temperature on the four-turn spiral",
     phrase="orthogonal weights with temperature",

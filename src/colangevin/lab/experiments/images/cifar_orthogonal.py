@@ -12,22 +12,10 @@ from torch.nn import functional
 from torch.optim.lr_scheduler import MultiStepLR
 
 from colangevin.constraints import Orthogonal
-from colangevin.lab.claims.comparing import CHANCE, Quantity
-from colangevin.lab.claims.curves import draw_curves
+from colangevin.lab import kit
 from colangevin.lab.data import augment, cifar10
 from colangevin.lab.data.idx import ImageData
 from colangevin.lab.models import resnet
-from colangevin.lab.runner import training
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-    seeds_of,
-)
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Record, Records, mean_std
 from colangevin.optimizers import CoLA, parameter_groups
 
 if TYPE_CHECKING:
@@ -72,8 +60,10 @@ FRICTION: dict[str, dict[str, Any]] = {
 }
 """The paper's γ, which the scale paper tries beside SGD's momentum; lr = h² is still SGD's."""
 
-ACCURACY = Quantity("test_accuracy", "test accuracy, %", 1, factor=100.0, chance=100.0 * CHANCE)
-LOSS = Quantity("test_loss", "test loss", digits=3)
+ACCURACY = kit.Quantity(
+    "test_accuracy", "test accuracy, %", 1, factor=100.0, chance=100.0 * kit.CHANCE
+)
+LOSS = kit.Quantity("test_loss", "test loss", digits=3)
 NOTE = (
     "Reduced at every scale but `paper`: the paper trains a ResNet-34 on all 50,000 images for "
     "150 epochs, "
@@ -89,7 +79,7 @@ NOTE = (
 )
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method.
 
     Example:
@@ -100,19 +90,19 @@ def jobs(settings: Settings) -> list[Job]:
     """
     methods = METHODS | (FRICTION if settings.get("every_row") else {})
     common = {key: value for key, value in settings.items() if key not in ("every_row", "long")}
-    found = [Job(NAME, name, {**common, **own}) for name, own in methods.items()]
+    found = [kit.Job(NAME, name, {**common, **own}) for name, own in methods.items()]
     for name in LONG if "long" in settings else ():
         longer = settings["long"]
         own = {**METHODS[name], "label": f"{METHODS[name]['label']}, {longer['epochs']} epochs"}
-        found.append(Job(NAME, f"long-{name}", {**common, **own, **longer}))
+        found.append(kit.Job(NAME, f"long-{name}", {**common, **own, **longer}))
     return found
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a method."""
     settings = job.settings
     images = load(settings, log)
-    work = training.Training(
+    work = kit.training.Training(
         begin=lambda: begin(settings, log.device),
         loss=lambda model, items: augmented_loss(model, images, items),
         measure=lambda model: measure(model, images),
@@ -120,17 +110,17 @@ def run(job: Job, log: Log) -> None:
         batch_size=settings["batch_size"],
         epochs=settings["epochs"],
     )
-    runs = training.train(work, seeds_of(settings), log)
+    runs = kit.training.train(work, kit.seeds_of(settings), log)
     if runs is None:
         return
     log.finish(
-        best_test_accuracy=training.extremes(log.record.series("test_accuracy"), max),
+        best_test_accuracy=kit.training.extremes(log.record.series("test_accuracy"), max),
         violation=[violation(run.optimizer) for run in runs],
-        diverged=training.divergences(runs),
+        diverged=kit.training.divergences(runs),
     )
 
 
-def load(settings: Settings, log: Log) -> ImageData:
+def load(settings: kit.Settings, log: kit.Log) -> ImageData:
     """The first images of some of the batches."""
     images = cifar10(log.data, batches=settings["batches"])
     train, test = settings["train_images"], settings["test_images"]
@@ -143,7 +133,7 @@ def load(settings: Settings, log: Log) -> ImageData:
     return ImageData(*(part.to(log.device) for part in parts))
 
 
-def begin(settings: Settings, device: torch.device | None = None) -> training.Parts:
+def begin(settings: kit.Settings, device: torch.device | None = None) -> kit.training.Parts:
     """A network with its optimizer and its steps' decay.
 
     Example:
@@ -164,9 +154,9 @@ def begin(settings: Settings, device: torch.device | None = None) -> training.Pa
         decay = settings.get("weight_decay", 0.0)
         optimizer = torch.optim.SGD(model.parameters(), **step, weight_decay=decay)
     if settings.get("momentum") == 0.0:
-        return training.Parts(model, optimizer)
+        return kit.training.Parts(model, optimizer)
     milestones = [round(settings["epochs"] * third / 3) for third in (1, 2)]
-    return training.Parts(model, optimizer, MultiStepLR(optimizer, milestones, gamma=0.1))
+    return kit.training.Parts(model, optimizer, MultiStepLR(optimizer, milestones, gamma=0.1))
 
 
 def augmented_loss(model: nn.Module, images: ImageData, items: Tensor) -> Tensor:
@@ -211,7 +201,7 @@ def violation(optimizer: torch.optim.Optimizer) -> float:
     return max(float(found.residual) for found in optimizer.violation())
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """With momentum (figure 6), for longer, and without (figure 4.9)."""
     panels = {"train_loss": "training loss", "test_loss": "test loss"}
     panels["test_accuracy"] = "test accuracy, %"
@@ -226,11 +216,11 @@ def figures(records: Records) -> dict[str, Figure]:
         if present:
             third = present[0].settings["epochs"] / 3
             lines = (round(third), round(2 * third)) if name != "overdamped" else ()
-            drawn[name] = draw_curves([(panels, present)], lines=lines)
+            drawn[name] = kit.draw_curves([(panels, present)], lines=lines)
     return drawn
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Losses and accuracies after the last epoch."""
     rows = []
     for job, record in records.items():
@@ -246,10 +236,10 @@ def table(records: Records) -> Table:
             ]
         )
     columns = ["method", ACCURACY.label, "best of all epochs", LOSS.label, "train loss"]
-    return Table([*columns, "violation"], rows)
+    return kit.Table([*columns, "violation"], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """The orderings that the paper states; its figures have no numbers."""
     stated = [
         ("o-cola-ud", "sgd-m", ACCURACY),
@@ -270,15 +260,15 @@ def claims(records: Records) -> list[Claim]:
     return found
 
 
-def _fit(record: Record) -> str:
+def _fit(record: kit.Record) -> str:
     """How far a method has overfitted, which is where the paper's methods part."""
-    train, test = (mean_std(record.values(key))[0] for key in ("train_loss", "test_loss"))
+    train, test = (kit.mean_std(record.values(key))[0] for key in ("train_loss", "test_loss"))
     return (
         f"{record.settings['label']} ends at a training loss of {train:.2f}, test loss {test:.2f}"
     )
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="a ResNet with orthogonal weights on CIFAR-10, with and without momentum",
     phrase="an orthogonal ResNet",

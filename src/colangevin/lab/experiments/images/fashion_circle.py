@@ -12,16 +12,14 @@ from torch.nn import functional
 
 from colangevin.constraints import Circle
 from colangevin.ensemble import Ensemble
+from colangevin.lab import kit
 from colangevin.lab.experiments.images import fashion_findings
 from colangevin.lab.models import mlp
-from colangevin.lab.runner import datasets, ensembles
-from colangevin.lab.runner.experiment import Experiment, Job, Settings, seeds_of
-from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner import datasets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from colangevin.lab.runner.records import Records
 
 NAME = "fashion-circle"
 PAPER: dict[str, Any] = {
@@ -89,21 +87,21 @@ class Images(NamedTuple):
     test_labels: Tensor
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method; with ``grid``, one per cell of table 4.3 that is not among them."""
     shared = {key: value for key, value in settings.items() if key != "grid"}
-    found = [Job(NAME, name, {**shared, **own}) for name, own in METHODS.items()]
+    found = [kit.Job(NAME, name, {**shared, **own}) for name, own in METHODS.items()]
     for (lr, momentum, decay), _ in fashion_findings.TABLE.items():
         if "grid" not in settings or (lr, momentum) == (0.1, 0.8):
             continue
         name = f"grid-{lr:g}-{momentum:g}" + ("-wd" if decay else "")
         label = f"SGD-m, h = {lr:g}, mom {momentum:g}" + (", WD 1e-4" if decay else "")
         own = {"label": label, "lr": lr, "momentum": momentum, "weight_decay": decay, "grid": True}
-        found.append(Job(NAME, name, {**shared, **own, **settings["grid"]}))
+        found.append(kit.Job(NAME, name, {**shared, **own, **settings["grid"]}))
     return found
 
 
-def read_images(settings: Settings, data: Path | None) -> Images:
+def read_images(settings: kit.Settings, data: Path | None) -> Images:
     """A fixed random part of the official training images to train on; all others to test on."""
     found = datasets.LOADERS["fashion-mnist"](data)
     count = len(found.train_labels)
@@ -116,7 +114,7 @@ def read_images(settings: Settings, data: Path | None) -> Images:
     )
 
 
-def make(settings: Settings, seeds: Sequence[int]) -> Ensemble:
+def make(settings: kit.Settings, seeds: Sequence[int]) -> Ensemble:
     """The ensemble of a job: circles on the weights if it has radii, biases are free.
 
     Example:
@@ -129,12 +127,12 @@ def make(settings: Settings, seeds: Sequence[int]) -> Ensemble:
     return Ensemble(lambda: mlp(784, [settings["hidden"]], 10), seeds, rules, **options)
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a method as one ensemble."""
     settings = job.settings
     images = read_images(settings, log.data)
-    ensemble = make(settings, seeds_of(settings))
-    training = ensembles.Training(
+    ensemble = make(settings, kit.seeds_of(settings))
+    training = kit.ensembles.Training(
         loss=functional.cross_entropy,
         inputs=pixels(images.train_inputs),
         targets=images.train_labels,
@@ -143,10 +141,10 @@ def run(job: Job, log: Log) -> None:
         points=settings["measurements"],
         measure=lambda members: measure(members, images),
     )
-    if not ensembles.train(ensemble, training, log):
+    if not kit.ensembles.train(ensemble, training, log):
         return
-    worst = ensembles.worst_violation(ensemble)
-    log.finish(violation=worst, removed=ensembles.removals(ensemble))
+    worst = kit.ensembles.worst_violation(ensemble)
+    log.finish(violation=worst, removed=kit.ensembles.removals(ensemble))
 
 
 def pixels(images: Tensor) -> Tensor:
@@ -195,7 +193,7 @@ def _sums(outputs: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([functional.cross_entropy(outputs, labels, reduction="sum"), right])
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figure 7 and figure 4.10."""
     return {
         "curves": fashion_findings.draw(records, ("test_loss", "test_accuracy")),
@@ -203,7 +201,7 @@ def figures(records: Records) -> dict[str, Figure]:
     }
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="circle constraints and SGD with momentum on Fashion-MNIST",
     phrase="circles beside SGD",

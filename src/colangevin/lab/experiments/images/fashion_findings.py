@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colangevin.lab.claims.comparing import Measured, ahead, number
-from colangevin.lab.claims.curves import COLORS, band, factor_of, say_bands
-from colangevin.lab.runner.experiment import UNDECIDED, Answer, Claim, Table
-from colangevin.lab.runner.records import Record, Records
+from colangevin.lab import kit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +53,7 @@ LABELS = {
 }
 
 
-def draw(records: Records, keys: tuple[str, str]) -> Figure:
+def draw(records: kit.Records, keys: tuple[str, str]) -> Figure:
     """Two quantities over time, mean over the runs with two standard errors on either side."""
     from matplotlib.figure import Figure
 
@@ -66,24 +63,24 @@ def draw(records: Records, keys: tuple[str, str]) -> Figure:
         axes[0].set_yscale("log")
     shown = [record for record in records.values() if not record.settings.get("grid")]
     for axis, key in zip(axes, keys, strict=True):
-        for color, record in zip(COLORS, shown, strict=False):
+        for color, record in zip(kit.COLORS, shown, strict=False):
             epochs = record.history["epoch"][1:]  # without the untrained network
-            values = factor_of(key) * np.array(record.series(key)[1:])
-            band(axis, epochs, values, color=color, label=record.settings["label"])
+            values = kit.factor_of(key) * np.array(record.series(key)[1:])
+            kit.band(axis, epochs, values, color=color, label=record.settings["label"])
         axis.set(xlabel="epoch", ylabel=LABELS[key])
         axis.grid(alpha=0.3)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure
 
 
-def _measured(record: Record, key: str) -> Measured:
-    values = [factor_of(key) * value for value in record.values(key)]
-    return Measured(record.settings["label"], values)
+def _measured(record: kit.Record, key: str) -> kit.Measured:
+    values = [kit.factor_of(key) * value for value in record.values(key)]
+    return kit.Measured(record.settings["label"], values)
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Results after the last epoch, with the paper's next to them."""
     columns = ["method", "test accuracy, %", "paper", "test loss", "paper", "train accuracy, %"]
     rows = []
@@ -100,10 +97,10 @@ def table(records: Records) -> Table:
                 _measured(record, "largest_output_weight").text(3),
             ]
         )
-    return Table([*columns, "largest output weight"], rows)
+    return kit.Table([*columns, "largest output weight"], rows)
 
 
-def _stated(job: str, record: Record) -> tuple[float | None, float | None]:
+def _stated(job: str, record: kit.Record) -> tuple[float | None, float | None]:
     """The paper's accuracy and loss of a job; None for what it does not state."""
     settings = record.settings
     cell = TABLE.get(tuple(settings.get(key) for key in ("lr", "momentum", "weight_decay")))  # type: ignore[arg-type]
@@ -113,7 +110,7 @@ def _stated(job: str, record: Record) -> tuple[float | None, float | None]:
     return cell[0] if accuracy is None else accuracy, cell[1]
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """Every number that the paper states, and the orderings of figures 7 and 4.10."""
     found = []
     for job, record in records.items():
@@ -126,28 +123,30 @@ def claims(records: Records) -> list[Claim]:
             digits = 3 if key == "test_loss" else 2
             stated = f"{value:.{2 if value > 1.2 else 3}f}" + (f" ± {spread:g}" if spread else "")
             ours = _measured(record, key)
-            found.append(number(f"{LABELS[key]} of {label}", stated, ours, digits=digits, why=why))
+            found.append(
+                kit.number(f"{LABELS[key]} of {label}", stated, ours, digits=digits, why=why)
+            )
     return found + _orderings(records) + _not_measured(records)
 
 
-def _not_measured(records: Records) -> list[Claim]:
+def _not_measured(records: kit.Records) -> list[kit.Claim]:
     """Cells of table 4.3 without a record; the scale grid has them."""
     settings = [record.settings for record in records.values()]
     there = {tuple(own.get(key) for key in ("lr", "momentum", "weight_decay")) for own in settings}
     return [
-        Claim(
+        kit.Claim(
             f"test accuracy, % and test loss of SGD-m, h = {cell[0]:g}, momentum {cell[1]:g}"
             + (", WD 1e-4" if cell[2] else ""),
             f"{accuracy:.2f}, {loss:g}",
             "–",
-            number=Answer(UNDECIDED, "not run: the scale grid measures it"),
+            number=kit.Answer(kit.UNDECIDED, "not run: the scale grid measures it"),
         )
         for cell, (accuracy, loss) in TABLE.items()
         if cell not in there
     ]
 
 
-def _orderings(records: Records) -> list[Claim]:
+def _orderings(records: kit.Records) -> list[kit.Claim]:
     rivals = [
         record
         for job, record in records.items()
@@ -156,7 +155,7 @@ def _orderings(records: Records) -> list[Claim]:
     if not rivals or BEST not in records:
         return []
     return [
-        ahead(
+        kit.ahead(
             LABELS[key],
             _measured(records[BEST], key),
             [_measured(rival, key) for rival in rivals],

@@ -12,13 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colangevin.lab.claims.comparing import COIN, Quantity
-from colangevin.lab.experiments.multirate.multirate import multirate
-from colangevin.lab.experiments.partitioned.partitioned import partitioned
+from colangevin.lab import kit
+from colangevin.lab.experiments.multirate import multirate
+from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.partitioned.plot import draw_curves
-from colangevin.lab.runner.experiment import Claim, Experiment, Job, Settings, Table, seeds_of
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Record, Records
 from colangevin.optimizers import Rates, biases_slow, fast_by_name, input_biases_slow
 
 if TYPE_CHECKING:
@@ -64,7 +61,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "output": {"label": "slow output biases", "slow": "output", "method": MULTIRATE},
 }
 MOMENTA = (0.0, 0.9)
-ACCURACY = Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0, digits=1)
+ACCURACY = kit.Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0, digits=1)
 NOTE = (
     "The captions do not give the width, the points or the steps. Section 5.9.3 has momentum 0.9 "
     "unless indicated otherwise, the captions name SGD with h only; so there are both. Full "
@@ -73,7 +70,7 @@ NOTE = (
 )
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """Every method, without momentum and with it.
 
     Example:
@@ -87,7 +84,7 @@ def jobs(settings: Settings) -> list[Job]:
             method = {**own["method"], "momentum": momentum}
             label = f"{own['label']}, momentum {momentum:g}" if momentum else own["label"]
             job = f"{name}-momentum" if momentum else name
-            found.append(Job(NAME, job, {**shared, **own, "method": method, "label": label}))
+            found.append(kit.Job(NAME, job, {**shared, **own, "method": method, "label": label}))
     return found
 
 
@@ -112,7 +109,7 @@ class Layers(nn.Module):
         return torch.baddbmm(self.bias, inputs, self.weight)
 
 
-def networks(settings: Settings, seeds: Sequence[int]) -> nn.Sequential:
+def networks(settings: kit.Settings, seeds: Sequence[int]) -> nn.Sequential:
     """One perceptron per seed, all of them in one module.
 
     Example:
@@ -140,10 +137,10 @@ def rates_of(model: nn.Module, slow: str) -> Rates:
     return biases_slow(model) if slow == "all" else input_biases_slow(model)
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a method at once."""
     settings = job.settings
-    seeds = seeds_of(settings)
+    seeds = kit.seeds_of(settings)
     points = partitioned.draw_points(settings, seeds)
     model = networks(settings, seeds)
     optimizer = multirate.optimizer(rates_of(model, settings["slow"]), settings["method"])
@@ -196,9 +193,9 @@ def measure(model: nn.Module, points: partitioned.Points) -> dict[str, list[floa
     return found
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figures 5.9 to 5.11 in one, without momentum and with it."""
-    rows: dict[str, list[Record]] = {}
+    rows: dict[str, list[kit.Record]] = {}
     for record in records.values():
         momentum = record.settings["method"]["momentum"]
         label = record.settings["label"].removesuffix(f", momentum {momentum:g}")
@@ -211,25 +208,25 @@ def figures(records: Records) -> dict[str, Figure]:
     return {"accuracy": figure}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracies after the last step."""
     train = replace(ACCURACY, key="train_accuracy", label="train accuracy, %")
     rows = [
         [record.settings["label"], ACCURACY.text(record), train.text(record)]
         for record in records.values()
     ]
-    return Table(["method", ACCURACY.label, train.label], rows)
+    return kit.Table(["method", ACCURACY.label, train.label], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What figures 5.9, 5.10 and 5.11 show."""
     stated = [("slow", "sgd"), ("slow", "large"), ("slow", "rare"), ("input", "sgd")]
     stated += [("input", "output"), ("slow", "output")]
     momentum = [(f"{best}-momentum", f"{other}-momentum") for best, other in stated]
-    return multirate.orderings(records, replace(ACCURACY, chance=COIN), stated + momentum)
+    return multirate.orderings(records, replace(ACCURACY, chance=kit.COIN), stated + momentum)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="biases on a slow scale, on the four-turn spiral",
     phrase="biases on a slow scale",

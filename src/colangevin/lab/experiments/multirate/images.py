@@ -8,25 +8,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colangevin.lab.claims.comparing import Measured, ahead
-from colangevin.lab.claims.curves import draw_curves
+from colangevin.lab import kit
 from colangevin.lab.data import augment
 from colangevin.lab.data.idx import ImageData
 from colangevin.lab.experiments.images import cifar_orthogonal
+from colangevin.lab.experiments.multirate import multirate
 from colangevin.lab.experiments.multirate.multirate import (
     ACCURACY,
     FINETUNING,
     LOSS,
-    multirate,
     times,
     trained,
 )
 from colangevin.lab.models import MobileNetV2, resnet
-from colangevin.lab.runner import training
-from colangevin.lab.runner.datasets import LOADERS
-from colangevin.lab.runner.experiment import Claim, Experiment, Job, Settings, Table
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Record, Records
 from colangevin.optimizers import Rates, fast_by_name
 
 if TYPE_CHECKING:
@@ -87,7 +81,7 @@ NOTE = (
 )
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """Fine-tuning, two longer ones, slow biases with augmentation and without, and the time.
 
     Example:
@@ -96,8 +90,8 @@ def jobs(settings: Settings) -> list[Job]:
     """
     shared = {key: settings[key] for key in ("scale", "seed", "runs")}
 
-    def made(part: str, name: str, own: dict[str, Any]) -> Job:
-        return Job(NAME, f"{part}-{name}", {**shared, **settings[part], "part": part, **own})
+    def made(part: str, name: str, own: dict[str, Any]) -> kit.Job:
+        return kit.Job(NAME, f"{part}-{name}", {**shared, **settings[part], "part": part, **own})
 
     found = [made("finetune", name, own) for name, own in FINETUNING.items()]
     for augmented in (True, False):
@@ -111,26 +105,26 @@ def jobs(settings: Settings) -> list[Job]:
             found.append(made("biases", f"{name}-{word}", own))
     found += [made("long", name, {**FINETUNING[name], "runs": 1}) for name in LONG]
     timing = {**shared, **settings["finetune"], "rounds": settings["rounds"], "runs": 1}
-    return [*found, Job(NAME, "time", {**timing, "part": "time", "label": "time of a step"})]
+    return [*found, kit.Job(NAME, "time", {**timing, "part": "time", "label": "time of a step"})]
 
 
-def pretrained(weights: dict[str, Tensor], settings: Settings) -> training.Parts:
+def pretrained(weights: dict[str, Tensor], settings: kit.Settings) -> kit.training.Parts:
     """The pretrained network with a new classifier, and its optimizer."""
     model = MobileNetV2()
     model.load_state_dict(weights)
     model.classifier[1] = nn.Linear(1280, 10)
     method = {"kind": settings["kind"], "h": settings["h"], "period": multirate.PERIOD}
     rates = fast_by_name(model, *FAST[settings["fast"]])
-    return training.Parts(model, multirate.optimizer(rates, {**method, "momentum": MOMENTUM}))
+    return kit.training.Parts(model, multirate.optimizer(rates, {**method, "momentum": MOMENTUM}))
 
 
-def with_slow_biases(settings: Settings) -> training.Parts:
+def with_slow_biases(settings: kit.Settings) -> kit.training.Parts:
     """A ResNet whose last biases are the slow part."""
     model = resnet(settings["blocks"], settings["width"])
     bias = model.head.bias
     rates = Rates([p for p in model.parameters() if p is not bias], [bias])
     method = {**settings["method"], "momentum": MOMENTUM}
-    return training.Parts(model, multirate.optimizer(rates, method))
+    return kit.training.Parts(model, multirate.optimizer(rates, method))
 
 
 def scaled(images: Tensor, pixels: int) -> Tensor:
@@ -145,7 +139,7 @@ def scaled(images: Tensor, pixels: int) -> Tensor:
     return augment.normalise(images, augment.IMAGENET_MEAN, augment.IMAGENET_STD)
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a job, or measure the time of a step of every method."""
     part = job.settings["part"]
     if part == "time":
@@ -156,9 +150,9 @@ def run(job: Job, log: Log) -> None:
     multirate.train(work(images, log), log)
 
 
-def finetuning(images: ImageData, log: Log) -> training.Training:
+def finetuning(images: ImageData, log: kit.Log) -> kit.training.Training:
     """MobileNetV2 on images of another size, mirrored at random."""
-    settings, weights = log.job.settings, LOADERS["mobilenet"](log.data)
+    settings, weights = log.job.settings, kit.LOADERS["mobilenet"](log.data)
     pixels = settings["pixels"]
     test = list(zip(images.test_images.split(100), images.test_labels.split(100), strict=True))
 
@@ -177,7 +171,7 @@ def finetuning(images: ImageData, log: Log) -> training.Training:
     )
 
 
-def biases_training(images: ImageData, log: Log) -> training.Training:
+def biases_training(images: ImageData, log: kit.Log) -> kit.training.Training:
     """A ResNet from scratch, with augmented images or without."""
     settings = log.job.settings
 
@@ -196,9 +190,9 @@ def biases_training(images: ImageData, log: Log) -> training.Training:
     )
 
 
-def _training(log: Log, images: ImageData, **own: Any) -> training.Training:
+def _training(log: kit.Log, images: ImageData, **own: Any) -> kit.training.Training:
     settings = log.job.settings
-    return training.Training(
+    return kit.training.Training(
         items=len(images.train_labels),
         batch_size=settings["batch_size"],
         epochs=settings["epochs"],
@@ -206,8 +200,8 @@ def _training(log: Log, images: ImageData, **own: Any) -> training.Training:
     )
 
 
-def _measure_time(log: Log) -> None:
-    settings, weights = log.job.settings, LOADERS["mobilenet"](log.data)
+def _measure_time(log: kit.Log) -> None:
+    settings, weights = log.job.settings, kit.LOADERS["mobilenet"](log.data)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         batch = torch.randn(settings["batch_size"], 3, settings["pixels"], settings["pixels"])
@@ -232,15 +226,15 @@ def predicted(model: nn.Module) -> float:
     return multirate.PERIOD * count / (count + multirate.PERIOD - 1)
 
 
-def _part(records: Records, part: str) -> list[Record]:
+def _part(records: kit.Records, part: str) -> list[kit.Record]:
     return [record for record in records.values() if record.settings["part"] == part]
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figures 5.4 and 5.12, and the time of a step."""
     panels = {"test_accuracy": "test accuracy, %", "test_loss": "test loss"}
     found = {
-        part: draw_curves([(panels, _part(records, part))])
+        part: kit.draw_curves([(panels, _part(records, part))])
         for part in FIGURES
         if _part(records, part)
     }
@@ -250,7 +244,7 @@ def figures(records: Records) -> dict[str, Figure]:
     return found
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """What every method ends at, and what a step costs."""
     rows = []
     for job, record in trained(records).items():
@@ -267,10 +261,10 @@ def table(records: Records) -> Table:
             ]
         )
     columns = ["figure", "method", ACCURACY.label, LOSS.label, "forward + backward + update, ms"]
-    return Table([*columns, "processor time of a step in training, ms"], rows)
+    return kit.Table([*columns, "processor time of a step in training, ms"], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What the captions and section 5.4 state."""
     best = "finetune-multirate-fc"
     stated = [(best, f"finetune-{other}") for other in ("full", "block", "fc")]
@@ -285,7 +279,7 @@ def claims(records: Records) -> list[Claim]:
     ]
 
 
-def _gains(records: Records) -> list[Claim]:
+def _gains(records: kit.Records) -> list[kit.Claim]:
     """Slow biases bring more without augmentation."""
     gains = []
     for word in ("plain", "augmented"):
@@ -293,11 +287,11 @@ def _gains(records: Records) -> list[Claim]:
         if any(name not in records for name in names):
             return []
         slow, sgd = [ACCURACY.of(records[name]).values for name in names]
-        gains.append(Measured(f"gain, {word}", [a - b for a, b in zip(slow, sgd, strict=True)]))
-    return [ahead("ResNet, gain of slow biases in test accuracy, %", gains[0], gains[1:])]
+        gains.append(kit.Measured(f"gain, {word}", [a - b for a, b in zip(slow, sgd, strict=True)]))
+    return [kit.ahead("ResNet, gain of slow biases in test accuracy, %", gains[0], gains[1:])]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="a pretrained network fine-tuned at two rates on CIFAR-10, and slow biases of a ResNet",
     phrase="fine-tuning at two rates",

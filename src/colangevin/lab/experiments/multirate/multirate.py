@@ -13,12 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim.optimizer import Optimizer
 
-from colangevin.lab.claims.comparing import Quantity, undecided
-from colangevin.lab.claims.curves import COLORS
-from colangevin.lab.runner import training
-from colangevin.lab.runner.experiment import Claim, seeds_of
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Record, Records
+from colangevin.lab import kit
 from colangevin.optimizers import Multirate, Rates
 
 if TYPE_CHECKING:
@@ -39,8 +34,8 @@ FINETUNING: dict[str, dict[str, Any]] = {
 PERIOD = 5
 PHASES = ("forward", "backward", "update")
 
-ACCURACY = Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0)
-LOSS = Quantity("test_loss", "test loss", digits=3)
+ACCURACY = kit.Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0)
+LOSS = kit.Quantity("test_loss", "test loss", digits=3)
 
 
 def optimizer(rates: Rates, method: Mapping[str, Any]) -> Optimizer:
@@ -107,19 +102,19 @@ def classified(
     return {f"{name}_loss": loss / count, f"{name}_accuracy": right / count}
 
 
-def train(work: training.Training, log: Log) -> None:
+def train(work: kit.training.Training, log: kit.Log) -> None:
     """Train all runs of a job and keep what their steps cost."""
-    runs = training.train(work, seeds_of(log.job.settings), log)
+    runs = kit.training.train(work, kit.seeds_of(log.job.settings), log)
     if runs is not None:
         steps = max(1, work.marks[-1])
         log.finish(
             milliseconds=[1e3 * run.seconds / steps for run in runs],
-            diverged=training.divergences(runs),
+            diverged=kit.training.divergences(runs),
         )
 
 
 def time_steps(
-    parts: Mapping[str, training.Parts],
+    parts: Mapping[str, kit.training.Parts],
     loss: Callable[[nn.Module], Tensor],
     rounds: int,
     steps: int = PERIOD,
@@ -138,7 +133,7 @@ def time_steps(
 
     Example:
         >>> model = nn.Linear(3, 2)
-        >>> parts = {"sgd": training.Parts(model, torch.optim.SGD(model.parameters()))}
+        >>> parts = {"sgd": kit.training.Parts(model, torch.optim.SGD(model.parameters()))}
         >>> len(time_steps(parts, lambda model: model(torch.ones(4, 3)).sum(), 2)["sgd"])
         3
     """
@@ -167,18 +162,18 @@ def _timed_step(
     return [*marks, time.process_time() - first]
 
 
-def trained(records: Records) -> dict[str, Record]:
+def trained(records: kit.Records) -> dict[str, kit.Record]:
     """The records of jobs that train; the others measure time."""
     return {job: record for job, record in records.items() if record.settings["part"] != "time"}
 
 
-def times(records: Records) -> dict[str, list[float]]:
+def times(records: kit.Records) -> dict[str, list[float]]:
     """Milliseconds of the phases of a step by method, if they were measured."""
     found: dict[str, list[float]] = records["time"].final["times"] if "time" in records else {}
     return found
 
 
-def share(records: Records, method: str, of: str = "full") -> float:
+def share(records: kit.Records, method: str, of: str = "full") -> float:
     """The time of a method's step as a share of another's; NaN if it was not measured."""
     found = times(records)
     if method not in found or of not in found:
@@ -186,7 +181,7 @@ def share(records: Records, method: str, of: str = "full") -> float:
     return sum(found[method]) / sum(found[of])
 
 
-def draw_times(records: Records, labels: Mapping[str, str]) -> Figure:
+def draw_times(records: kit.Records, labels: Mapping[str, str]) -> Figure:
     """Bars: the phases of a step, one bar per method."""
     from matplotlib.figure import Figure
 
@@ -194,7 +189,7 @@ def draw_times(records: Records, labels: Mapping[str, str]) -> Figure:
     figure = Figure(figsize=(max(6.0, 0.9 * len(found)), 4.2), layout="constrained")
     axis = figure.subplots()
     below = [0.0] * len(found)
-    for place, (phase, color) in enumerate(zip(PHASES, COLORS, strict=False)):
+    for place, (phase, color) in enumerate(zip(PHASES, kit.COLORS, strict=False)):
         heights = [phases[place] for phases in found.values()]
         axis.bar(range(len(found)), heights, bottom=below, label=phase, color=color)
         below = [low + height for low, height in zip(below, heights, strict=True)]
@@ -209,18 +204,18 @@ def draw_times(records: Records, labels: Mapping[str, str]) -> Figure:
 ONE_TIME = "the best of a few rounds, one number"
 
 
-def faster(records: Records, method: str, label: str, stated: str) -> list[Claim]:
+def faster(records: kit.Records, method: str, label: str, stated: str) -> list[kit.Claim]:
     """The claim that a step takes less time than full fine-tuning."""
     found = share(records, method)
     if math.isnan(found):
         return []
     text = f"processor time of a step, {label}, as a share of full fine-tuning"
-    return [undecided(text, stated, f"{found:.2f}", ONE_TIME)]
+    return [kit.undecided(text, stated, f"{found:.2f}", ONE_TIME)]
 
 
 def orderings(
-    records: Records, quantity: Quantity, stated: Sequence[tuple[str, str]], text: str = ""
-) -> list[Claim]:
+    records: kit.Records, quantity: kit.Quantity, stated: Sequence[tuple[str, str]], text: str = ""
+) -> list[kit.Claim]:
     """The claims that one job is better than another, of those that are done.
 
     Args:

@@ -12,16 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from colangevin.lab.claims.comparing import CHANCE
-from colangevin.lab.claims.curves import draw_curves
+from colangevin.lab import kit
 from colangevin.lab.data import patches
 from colangevin.lab.experiments.images import cifar_orthogonal
-from colangevin.lab.experiments.multirate.multirate import ACCURACY, multirate
+from colangevin.lab.experiments.multirate import multirate
+from colangevin.lab.experiments.multirate.multirate import ACCURACY
 from colangevin.lab.models import WideResNet
-from colangevin.lab.runner import training
-from colangevin.lab.runner.experiment import Claim, Experiment, Job, Settings, Table
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Records, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -158,19 +154,19 @@ class MergingSGD(torch.optim.SGD):
         return loss
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method."""
-    return [Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
+    return [kit.Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
 
 
-def begin(settings: Settings) -> training.Parts:
+def begin(settings: kit.Settings) -> kit.training.Parts:
     """A network, or a pair, with its optimizer."""
     model = WideResNet(settings["factor"], channels=settings["channels"])
     h = settings["h"]
     if not isinstance(h, list):
-        return training.Parts(model, torch.optim.SGD(model.parameters(), h, **OPTIONS))
+        return kit.training.Parts(model, torch.optim.SGD(model.parameters(), h, **OPTIONS))
     pair = Pair(model)
-    return training.Parts(pair, MergingSGD(pair, h, PERIOD, **OPTIONS))
+    return kit.training.Parts(pair, MergingSGD(pair, h, PERIOD, **OPTIONS))
 
 
 def batch_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -181,7 +177,7 @@ def batch_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([nn.functional.cross_entropy(each, labels) for each in outputs]).sum()
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a method; patches, kinds and signs are the same for all of them."""
     settings = job.settings
     images = cifar_orthogonal.load(settings, log)
@@ -204,7 +200,7 @@ def run(job: Job, log: Log) -> None:
             for key, value in multirate.classified(model, parts, name).items()
         }
 
-    work = training.Training(
+    work = kit.training.Training(
         begin=lambda: begin(settings),
         loss=lambda model, items: batch_loss(model, inputs[items], images.train_labels[items]),
         measure=measure,
@@ -215,12 +211,12 @@ def run(job: Job, log: Log) -> None:
     multirate.train(work, log)
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figure 5.1: accuracies on three sets."""
-    return {"accuracies": draw_curves([(PANELS, list(records.values()))])}
+    return {"accuracies": kit.draw_curves([(PANELS, list(records.values()))])}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracies after the last epoch."""
     rows = [
         [
@@ -230,23 +226,23 @@ def table(records: Records) -> Table:
         ]
         for job, record in records.items()
     ]
-    return Table(["method", *PANELS.values(), "processor time of a step, ms"], rows)
+    return kit.Table(["method", *PANELS.values(), "processor time of a step, ms"], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What the caption states; nothing of patches that no method has learnt."""
     clean, _, only = [replace(ACCURACY, key=key, label=label) for key, label in PANELS.items()]
     on_images = multirate.orderings(records, clean, [("large", "small"), ("both", "small")])
     on_patches = multirate.orderings(records, only, [("small", "large"), ("both", "large")])
-    means = [mean_std(only.of(own).values)[0] for own in records.values()]
+    means = [kit.mean_std(only.of(own).values)[0] for own in records.values()]
     best = max(filter(math.isfinite, means), default=0.0)
-    if best <= 100.0 * CHANCE:
+    if best <= 100.0 * kit.CHANCE:
         why = f"no method has learnt the patches: at most {best:.1f} % on patches alone"
         on_patches = [claim.incomparable(why) for claim in on_patches]
     return [*on_images, *on_patches]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="two copies of a wide ResNet at two rates, on CIFAR-10 with patches",
     phrase="a ResNet at two rates",

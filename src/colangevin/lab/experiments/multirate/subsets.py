@@ -9,16 +9,11 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from colangevin.lab.claims.comparing import Quantity
-from colangevin.lab.claims.curves import draw_curves
-from colangevin.lab.experiments.multirate.multirate import ACCURACY, LOSS, multirate
+from colangevin.lab import kit
+from colangevin.lab.experiments.multirate import multirate
+from colangevin.lab.experiments.multirate.multirate import ACCURACY, LOSS
 from colangevin.lab.experiments.text import transformer_circle
 from colangevin.lab.models import TransformerLM, mlp
-from colangevin.lab.runner import training
-from colangevin.lab.runner.datasets import LOADERS
-from colangevin.lab.runner.experiment import Claim, Experiment, Job, Settings, Table
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Record, Records
 from colangevin.optimizers import SubsetMultirate, random_subsets
 
 if TYPE_CHECKING:
@@ -79,7 +74,7 @@ METHODS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 FIGURES = {"digits": "5.7", "text": "5.8"}
-VALID = Quantity("valid_loss", "validation loss", digits=3)
+VALID = kit.Quantity("valid_loss", "validation loss", digits=3)
 NOTE = (
     "Figure 5.7 does not give the width, the batch, k, the epochs or the runs: full has 500 nodes, "
     "batches of 128, k = 5, 20 epochs of all 60,000 images, 3 runs. As in the thesis: h = 0.1, and "
@@ -93,7 +88,7 @@ NOTE = (
 )
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """Three methods for digits, without momentum and with it, and three for text.
 
     Example:
@@ -102,7 +97,7 @@ def jobs(settings: Settings) -> list[Job]:
     """
     runs = {"digits": settings["runs"], "text": min(settings["runs"], settings["text_runs"])}
     return [
-        Job(
+        kit.Job(
             NAME,
             f"{part}-{name}",
             {
@@ -118,27 +113,27 @@ def jobs(settings: Settings) -> list[Job]:
     ]
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a method."""
     text = job.settings["part"] == "text"
     multirate.train(text_training(job, log) if text else digits_training(job, log), log)
 
 
-def digits_training(job: Job, log: Log) -> training.Training:
+def digits_training(job: kit.Job, log: kit.Log) -> kit.training.Training:
     """A perceptron with one hidden layer on MNIST."""
     settings = job.settings
-    images = LOADERS["mnist"](log.data)
+    images = kit.LOADERS["mnist"](log.data)
     inputs, labels = [
         (each.flatten(1).float() / 255 if each.dim() > 1 else each)[: settings["images"]]
         for each in (images.train_images, images.train_labels)
     ]
     test = images.test_images.flatten(1).float() / 255, images.test_labels
 
-    def begin() -> training.Parts:
+    def begin() -> kit.training.Parts:
         model = mlp(inputs.shape[1], [settings["hidden"]], 10)
-        return training.Parts(model, optimizer(model, settings))
+        return kit.training.Parts(model, optimizer(model, settings))
 
-    return training.Training(
+    return kit.training.Training(
         begin=begin,
         loss=lambda model, items: multirate.classifier_loss(model, inputs[items], labels[items]),
         measure=lambda model: multirate.classified(model, [test]),
@@ -148,21 +143,21 @@ def digits_training(job: Job, log: Log) -> training.Training:
     )
 
 
-def text_training(job: Job, log: Log) -> training.Training:
+def text_training(job: kit.Job, log: kit.Log) -> kit.training.Training:
     """A transformer on Penn Treebank, with dropout in the encoder or none."""
     settings = job.settings
-    corpus = LOADERS["ptb"](log.data)
+    corpus = kit.LOADERS["ptb"](log.data)
 
-    def begin() -> training.Parts:
+    def begin() -> kit.training.Parts:
         size, dropout = settings["size"], settings.get("dropout", 0.0)
         model = TransformerLM(len(corpus.vocabulary), size=size, hidden=size, dropout=dropout)
         model.position.dropout.p = 0.0  # the encoder alone has dropout
-        return training.Parts(model, optimizer(model, settings))
+        return kit.training.Parts(model, optimizer(model, settings))
 
     return transformer_circle.language_training(settings, corpus, log, begin)
 
 
-def optimizer(model: nn.Module, settings: Settings) -> Optimizer:
+def optimizer(model: nn.Module, settings: kit.Settings) -> Optimizer:
     """SGD, or SGD with sleeping weights.
 
     Example:
@@ -179,7 +174,7 @@ def optimizer(model: nn.Module, settings: Settings) -> Optimizer:
     return SubsetMultirate(groups, STEP, momentum, period=period, waking_step=waking)
 
 
-def _part(records: Records, part: str, momentum: float) -> list[Record]:
+def _part(records: kit.Records, part: str, momentum: float) -> list[kit.Record]:
     return [
         record
         for record in records.values()
@@ -187,7 +182,7 @@ def _part(records: Records, part: str, momentum: float) -> list[Record]:
     ]
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figures 5.7 and 5.8, as far as their jobs are done."""
     panels = {
         "digits": {"test_accuracy": "test accuracy, %", "train_loss": "training loss"},
@@ -197,11 +192,11 @@ def figures(records: Records) -> dict[str, Figure]:
     for part, quantities in panels.items():
         chosen = [_part(records, part, momentum) for momentum in (0.0, MOMENTUM)]
         if rows := [(quantities, own) for own in chosen if own]:
-            drawn[part] = draw_curves(rows)
+            drawn[part] = kit.draw_curves(rows)
     return drawn
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """What every method ends at, and what a step costs."""
     rows = []
     for job, record in records.items():
@@ -217,10 +212,10 @@ def table(records: Records) -> Table:
             ]
         )
     columns = ["figure", "method", ACCURACY.label, "test or validation loss", "train loss"]
-    return Table([*columns, "processor time of a step, ms"], rows)
+    return kit.Table([*columns, "processor time of a step, ms"], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What the captions state."""
     pairs = [
         (f"digits-multirate{end}", f"digits-{other}{end}")
@@ -232,7 +227,7 @@ def claims(records: Records) -> list[Claim]:
     return [*found, *multirate.orderings(records, VALID, pairs, "Penn Treebank, ")]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="random weights asleep as a regulariser: a perceptron and a transformer",
     phrase="random weights asleep",

@@ -8,15 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from colangevin.lab import kit
 from colangevin.lab.data.pretrained import Minilm
 from colangevin.lab.data.word_pieces import padded
-from colangevin.lab.experiments.multirate.multirate import multirate
+from colangevin.lab.experiments.multirate import multirate
 from colangevin.lab.experiments.multirate.text_findings import NAME, claims, figures, table
 from colangevin.lab.models.encoder import SentenceClassifier, encoder_of
-from colangevin.lab.runner import training
-from colangevin.lab.runner.datasets import LOADERS
-from colangevin.lab.runner.experiment import Experiment, Job, Settings
-from colangevin.lab.runner.job_log import Log
 from colangevin.optimizers import fast_by_name
 
 FULL: dict[str, Any] = {
@@ -87,21 +84,26 @@ def methods() -> dict[str, dict[str, Any]]:
     return found
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method, and one that measures the time of a step.
 
     Example:
         >>> [job.name for job in jobs({**SCALES["smoke"], "seed": 0})][-2:]
         ['multirate-block-k10', 'time']
     """
-    timing = Job(NAME, "time", {**settings, "runs": 1, "part": "time", "label": "time of a step"})
+    timing = kit.Job(
+        NAME, "time", {**settings, "runs": 1, "part": "time", "label": "time of a step"}
+    )
     return [
-        *(Job(NAME, name, {**settings, "part": "text", **own}) for name, own in methods().items()),
+        *(
+            kit.Job(NAME, name, {**settings, "part": "text", **own})
+            for name, own in methods().items()
+        ),
         timing,
     ]
 
 
-def begin(published: Minilm, settings: Settings) -> training.Parts:
+def begin(published: Minilm, settings: kit.Settings) -> kit.training.Parts:
     """The pretrained encoder with a new classifier, and its optimizer."""
     model = SentenceClassifier(encoder_of(published.weights))
     last = len(model.encoder.layers) - 1
@@ -116,7 +118,7 @@ def begin(published: Minilm, settings: Settings) -> training.Parts:
         "drift": settings.get("drift", True),
         "slow_h": h if settings.get("same_step") else period * h,
     }
-    return training.Parts(model, multirate.optimizer(rates, method))
+    return kit.training.Parts(model, multirate.optimizer(rates, method))
 
 
 def encoded(
@@ -145,10 +147,10 @@ def trimmed(tokens: Tensor) -> Tensor:
     return tokens[:, : int((tokens != 0).sum(dim=1).max())]
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a method, or measure the time of a step of every method."""
     settings = job.settings
-    published, data = LOADERS["minilm"](log.data), LOADERS["sst-2"](log.data)
+    published, data = kit.LOADERS["minilm"](log.data), kit.LOADERS["sst-2"](log.data)
     tokens, labels = encoded(
         published, data.train, data.train_labels, settings["sentences"], settings["longest"]
     )
@@ -160,7 +162,7 @@ def run(job: Job, log: Log) -> None:
     )
     order = (test[0] != 0).sum(dim=1).argsort()  # sentences of one length need no filling
     parts = [(trimmed(test[0][part]), test[1][part]) for part in order.split(50)]
-    work = training.Training(
+    work = kit.training.Training(
         begin=lambda: begin(published, settings),
         loss=lambda model, items: multirate.classifier_loss(
             model, trimmed(tokens[items]), labels[items]
@@ -174,7 +176,7 @@ def run(job: Job, log: Log) -> None:
     multirate.train(work, log)
 
 
-def _measure_time(published: Minilm, tokens: Tensor, labels: Tensor, log: Log) -> None:
+def _measure_time(published: Minilm, tokens: Tensor, labels: Tensor, log: kit.Log) -> None:
     settings = log.job.settings
     timed = {name: own for name, own in methods().items() if _has_own_time(name)}
     with torch.random.fork_rng(devices=[]):
@@ -205,7 +207,7 @@ NOTE = (
     "`--scale long` is one epoch of the first 16,000 such phrases, 1,000 steps, 3 runs, with the "
     "step 0.00042: step times steps is 0.42, as in the thesis's epoch of 4,210 steps."
 )
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="an encoder of sentences fine-tuned at two rates on SST-2",
     phrase="fine-tuning a text encoder",

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colangevin.lab.claims.comparing import ahead, lead, spreads, undecided, within
-from colangevin.lab.claims.curves import draw_curves, say_bands
+from colangevin.lab import kit
+from colangevin.lab.experiments.multirate import multirate
 from colangevin.lab.experiments.multirate.multirate import (
     ACCURACY,
     FINETUNING,
     LOSS,
-    multirate,
     times,
     trained,
 )
 from colangevin.lab.experiments.partitioned.plot import bars
-from colangevin.lab.runner.experiment import Claim, Table
-from colangevin.lab.runner.records import Record, Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,14 +34,14 @@ STATED = {
 """Mean test accuracies of tables 5.1 to 5.3, %, of DistilBERT on all of SST-2."""
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figure 5.6 with the tables as bars, and the time of a step."""
     found = {}
     done = trained(records)
     main = [record for job, record in done.items() if job in FINETUNING]
     if main and len(main[0].history["epoch"]) > 2:  # else the bars tell as much
         panels = {"test_accuracy": "test accuracy, %", "test_loss": "test loss"}
-        found["curves"] = draw_curves([(panels, main)])
+        found["curves"] = kit.draw_curves([(panels, main)])
     if done:
         found["accuracy"] = _bars(list(done.values()))
     if times(records):
@@ -53,7 +50,7 @@ def figures(records: Records) -> dict[str, Figure]:
     return found
 
 
-def _bars(records: list[Record]) -> Figure:
+def _bars(records: list[kit.Record]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.8), layout="constrained")
@@ -62,11 +59,11 @@ def _bars(records: list[Record]) -> Figure:
     bars(axis, [record.settings["label"] for record in records], values, ACCURACY.label)
     lowest = min((value for runs in values for value in runs if value == value), default=50.0)
     axis.set(ylim=(lowest - 5, None))
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracy as in the tables 5.1 to 5.3, loss, and the time of a step."""
     rows = []
     for job, record in trained(records).items():
@@ -83,10 +80,10 @@ def table(records: Records) -> Table:
             ]
         )
     columns = ["method", ACCURACY.label, "lowest to highest", "thesis, %", LOSS.label]
-    return Table([*columns, "processor time of a step, ms"], rows)
+    return kit.Table([*columns, "processor time of a step, ms"], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What figure 5.6 and the tables state."""
     stated = [("multirate-fc", "fc"), ("multirate-block", "block")]
     stated += [("multirate-block", "multirate-fc")]
@@ -102,34 +99,34 @@ def claims(records: Records) -> list[Claim]:
     ]
 
 
-def _as_good(records: Records) -> list[Claim]:
+def _as_good(records: kit.Records) -> list[kit.Claim]:
     """Not behind full fine-tuning by more than a point."""
     found = []
     for job in ("multirate-fc", "multirate-block"):
         if job in records and "full" in records:
             ours, full = ACCURACY.of(records[job]), ACCURACY.of(records["full"])
-            by = lead(ours, full)
+            by = kit.lead(ours, full)
             text = f"SST-2, test accuracy, %: {ours.label} as good as full fine-tuning"
             both = f"{ours.label} {ours.text()}; full {full.text()}"
             why = f"taken as less than a point behind{by.text(2)}"
-            found.append(Claim(text, "no loss", both, order=within(by, low=-1.0), why=why))
+            found.append(kit.Claim(text, "no loss", both, order=kit.within(by, low=-1.0), why=why))
     return found
 
 
-def _variance(records: Records) -> list[Claim]:
+def _variance(records: kit.Records) -> list[kit.Claim]:
     names = ("multirate-block", "multirate-fc")
     if any(name not in records for name in names):
         return []
-    block, fc = [spreads(ACCURACY.of(records[name])) for name in names]
+    block, fc = [kit.spreads(ACCURACY.of(records[name])) for name in names]
     text = "SST-2, spread of the test accuracy over the runs, mean distance from the median, %"
-    return [ahead(text, block, [fc], sign=-1)]
+    return [kit.ahead(text, block, [fc], sign=-1)]
 
 
-def _periods(records: Records) -> list[Claim]:
+def _periods(records: kit.Records) -> list[kit.Claim]:
     found = times(records)
     names = ("multirate-fc-k3", "multirate-fc", "multirate-fc-k10")
     if any(name not in found for name in names):
         return []
     ours = ", ".join(f"{sum(found[name]):.0f}" for name in names) + " ms per step"
     text = "time of a step, fc fast, k = 3, 5, 10: falls with k, by less and less per step of k"
-    return [undecided(text, "245, 198, 180 s per run", ours, multirate.ONE_TIME)]
+    return [kit.undecided(text, "245, 198, 180 s per run", ours, multirate.ONE_TIME)]

@@ -14,21 +14,9 @@ import torch
 
 from colangevin.diagnostics import accuracy_by_radius, point_effects
 from colangevin.ensemble import Ensemble
-from colangevin.lab.claims.comparing import Measured, ahead, inside
-from colangevin.lab.claims.curves import COLORS, band, say_bands
-from colangevin.lab.experiments.partitioned.partitioned import partitioned
+from colangevin.lab import kit
+from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.partitioned.spirals import TWO_TURNS_ADLALA
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-    seeds_of,
-)
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Record, Records, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,12 +51,12 @@ EARLY = 2_000
 """Steps that the thesis calls the beginning."""
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method."""
-    return [Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
+    return [kit.Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
 
 
-def look(ensemble: Ensemble, settings: Settings, points: partitioned.Points) -> dict[str, Any]:
+def look(ensemble: Ensemble, settings: kit.Settings, points: partitioned.Points) -> dict[str, Any]:
     """Accuracies of the rings, and mean effects of inner and outer points, run by run."""
     accuracies, effects = [], []
     for index in ensemble.active:
@@ -85,10 +73,10 @@ def look(ensemble: Ensemble, settings: Settings, points: partitioned.Points) -> 
     return {"step": step, "rings": accuracies, "effects": effects}
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train, and look at rings and single points now and then."""
     settings = job.settings
-    seeds = seeds_of(settings)
+    seeds = kit.seeds_of(settings)
     points = partitioned.draw_points(settings, seeds)
     epochs = partitioned.epochs_of(settings)
     spacing = max(1, epochs // settings["measurements"])
@@ -100,32 +88,32 @@ def run(job: Job, log: Log) -> None:
     ensemble = partitioned.make(settings, seeds)
     kept = partitioned.train(ensemble, settings, points, log, observe)
     if kept is not None:
-        log.finish(course=kept, removed=ensembles.removals(ensemble))
+        log.finish(course=kept, removed=kit.ensembles.removals(ensemble))
 
 
-def rings(record: Record) -> torch.Tensor:
+def rings(record: kit.Record) -> torch.Tensor:
     """Accuracies in %: [times, runs, rings]."""
     return 100 * torch.tensor([row["rings"] for row in record.final["course"]])
 
 
-def ratios(record: Record) -> torch.Tensor:
+def ratios(record: kit.Record) -> torch.Tensor:
     """Mean effect of an outer point over that of an inner one: [times, runs]."""
     effects = torch.tensor([row["effects"] for row in record.final["course"]])
     return effects[..., 1] / effects[..., 0]
 
 
-def steps_of(record: Record) -> list[int]:
+def steps_of(record: kit.Record) -> list[int]:
     """When the rings were looked at."""
     return [row["step"] for row in record.final["course"]]
 
 
-def mean_until(record: Record, values: torch.Tensor, step: int) -> list[float]:
+def mean_until(record: kit.Record, values: torch.Tensor, step: int) -> list[float]:
     """Mean of each run over the measurements after the start until a step."""
     chosen = [place for place, own in enumerate(steps_of(record)) if 0 < own <= step] or [-1]
     return [float(value) for value in values[chosen].mean(dim=0)]
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Accuracy of each ring, and the ratio of effects, over steps."""
     from matplotlib.figure import Figure
 
@@ -136,36 +124,36 @@ def figures(records: Records) -> dict[str, Figure]:
     for place, (axis, record) in enumerate(zip(axes, records.values(), strict=False)):
         steps, values = steps_of(record), rings(record)
         for ring, name in enumerate(RINGS):
-            band(axis, steps, values[..., ring].numpy(), color=COLORS[ring], label=name)
+            kit.band(axis, steps, values[..., ring].numpy(), color=kit.COLORS[ring], label=name)
         axis.set(title=record.settings["label"], xlabel="step", ylabel="test accuracy, %")
         axis.set(ylim=(0, 101))
         label = record.settings["label"]
-        band(axes[-1], steps, ratios(record).numpy(), color=COLORS[place], label=label)
+        kit.band(axes[-1], steps, ratios(record).numpy(), color=kit.COLORS[place], label=label)
     axes[-1].axhline(1.0, color="gray", linewidth=1)
     axes[-1].set(xlabel="step", ylabel="effect of outer over inner points")
     for axis in axes:
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
-    say_bands(figure)
+    kit.say_bands(figure)
     return {"evolution": figure}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Rings in the beginning and at the end, and the effects in the beginning."""
     rows = []
     for record in records.values():
         found = rings(record)
-        early = [Measured("", mean_until(record, found[..., r], EARLY)).text(1) for r in (0, 2)]
-        end = [f"{mean_std(found[-1, :, ring].tolist())[0]:.1f}" for ring in (0, 2)]
-        effect = Measured("", mean_until(record, ratios(record), EARLY)).text(2)
+        early = [kit.Measured("", mean_until(record, found[..., r], EARLY)).text(1) for r in (0, 2)]
+        end = [f"{kit.mean_std(found[-1, :, ring].tolist())[0]:.1f}" for ring in (0, 2)]
+        effect = kit.Measured("", mean_until(record, ratios(record), EARLY)).text(2)
         rows.append([record.settings["label"], *early, *end, effect])
     columns = ["method"]
     columns += [f"{ring} ring, first 2,000 steps, %" for ring in ("inner", "outer")]
     columns += ["inner ring, end, %", "outer ring, end, %", "effect of outer over inner points"]
-    return Table(columns, rows)
+    return kit.Table(columns, rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """Outer arms first with every method; outer points move SGD more, and AdLaLa equally."""
     found = [_outer_first(record) for record in records.values()]
     for name in ("sgd", "adlala"):
@@ -174,27 +162,27 @@ def claims(records: Records) -> list[Claim]:
     return found
 
 
-def _outer_first(record: Record) -> Claim:
+def _outer_first(record: kit.Record) -> kit.Claim:
     values = rings(record)
     inner, outer = (
-        Measured(word, mean_until(record, values[..., ring], EARLY))
+        kit.Measured(word, mean_until(record, values[..., ring], EARLY))
         for ring, word in ((0, "inner"), (2, "outer"))
     )
     text = f"{record.settings['label']} learns the outer part first: test accuracy, mean of the "
-    return ahead(text + "first 2,000 steps, %", outer, [inner], digits=1)
+    return kit.ahead(text + "first 2,000 steps, %", outer, [inner], digits=1)
 
 
-def _effect(record: Record, equal: bool) -> Claim:
+def _effect(record: kit.Record, equal: bool) -> kit.Claim:
     values = mean_until(record, ratios(record), EARLY)
-    why = f"before the first step it is {mean_std(ratios(record)[0].tolist())[0]:.2f}"
+    why = f"before the first step it is {kit.mean_std(ratios(record)[0].tolist())[0]:.2f}"
     text = f"{record.settings['label']}: effect of an outer data point over that of an inner one, "
     text += "mean of the first 2,000 steps"
     stated, bounds = ("about equal", (0.8, 1.25)) if equal else ("more", (1.0, math.inf))
     low, high = bounds
-    return inside(text, stated, Measured("", values), low=low, high=high, digits=2, why=why)
+    return kit.inside(text, stated, kit.Measured("", values), low=low, high=high, digits=2, why=why)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="the course of a training on the two-turn spiral: inner and outer arms",
     phrase="the course of a training, arm by arm",

@@ -12,27 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colangevin.ensemble import Ensemble
-from colangevin.lab.claims.comparing import (
-    COIN,
-    Measured,
-    ahead,
-    inside,
-    lead_of_means,
-    within,
-)
-from colangevin.lab.claims.curves import mean_error, say_bands
-from colangevin.lab.experiments.partitioned.partitioned import partitioned
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-    seeds_of,
-)
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Records, mean_std
+from colangevin.lab import kit
+from colangevin.lab.experiments.partitioned import partitioned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,7 +76,7 @@ MAPS = {"printed-tau": "3.31", "tau": "2.58"}
 """How the jobs of a map begin, and its equation. What others state is about the first."""
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per temperature, a row of pixels as one ensemble, and one per line."""
     rows = []
     for key, equation in MAPS.items():
@@ -103,15 +84,15 @@ def jobs(settings: Settings) -> list[Job]:
         for tau in TEMPERATURES:
             label = f"τ₁ = {tau:g}" + (f", ({equation})" if form else "")
             row = {**settings, "tau": tau, "label": label, **form}
-            rows.append(Job(NAME, f"{key}-{tau:g}", row))
+            rows.append(kit.Job(NAME, f"{key}-{tau:g}", row))
     lines = [
-        Job(NAME, key, {**settings, "label": line["label"], "varied": key})
+        kit.Job(NAME, key, {**settings, "label": line["label"], "varied": key})
         for key, line in LINES.items()
     ]
     return rows + lines
 
 
-def methods_of(settings: Settings) -> dict[str, dict[str, Any]]:
+def methods_of(settings: kit.Settings) -> dict[str, dict[str, Any]]:
     """The methods of a job, by the value in which they differ.
 
     Example:
@@ -129,11 +110,11 @@ def methods_of(settings: Settings) -> dict[str, dict[str, Any]]:
     return {f"{value:g}": {**base, key: value} for value in values}
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train the runs of all pixels of a row side by side."""
     settings = job.settings
     runs, methods = settings["runs"], methods_of(settings)
-    seeds = seeds_of({**settings, "runs": runs * len(methods)})
+    seeds = kit.seeds_of({**settings, "runs": runs * len(methods)})
     each = iter([method for method in methods.values() for _ in range(runs)])
     ensemble = Ensemble(
         lambda: partitioned.network(settings),
@@ -145,10 +126,10 @@ def run(job: Job, log: Log) -> None:
         return
     last = log.record.values("test_accuracy")
     pixels = {name: last[i * runs : (i + 1) * runs] for i, name in enumerate(methods)}
-    log.finish(pixels=pixels, removed=ensembles.removals(ensemble))
+    log.finish(pixels=pixels, removed=kit.ensembles.removals(ensemble))
 
 
-def pixel(records: Records, job: str, value: float) -> list[float]:
+def pixel(records: kit.Records, job: str, value: float) -> list[float]:
     """Test accuracies in % of the runs with a value; nothing if the job is not done."""
     record = records.get(job)
     if record is None:
@@ -157,12 +138,12 @@ def pixel(records: Records, job: str, value: float) -> list[float]:
     return [float("nan") if value is None else 100 * float(value) for value in values]
 
 
-def mean(records: Records, key: str, tau: float, sigma: float) -> float:
+def mean(records: kit.Records, key: str, tau: float, sigma: float) -> float:
     """Mean of a pixel of a map."""
-    return mean_std(pixel(records, f"{key}-{tau:g}", sigma))[0]
+    return kit.mean_std(pixel(records, f"{key}-{tau:g}", sigma))[0]
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """The heat maps, and the lines."""
     drawn = {}
     if any(f"{key}-{tau:g}" in records for key in MAPS for tau in TEMPERATURES):
@@ -172,7 +153,7 @@ def figures(records: Records) -> dict[str, Figure]:
     return drawn
 
 
-def _draw_maps(records: Records) -> Figure:
+def _draw_maps(records: kit.Records) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 5.0), layout="constrained")
@@ -186,7 +167,7 @@ def _draw_maps(records: Records) -> Figure:
     return figure
 
 
-def _draw_map(axis: Any, records: Records, key: str) -> Any:
+def _draw_map(axis: Any, records: kit.Records, key: str) -> Any:
     heights = np.array([[mean(records, key, t, sigma) for sigma in NOISES] for t in TEMPERATURES])
     picture = axis.imshow(heights, origin="lower", cmap="viridis", vmin=50, vmax=100)
     for (row, column), value in np.ndenumerate(heights):
@@ -200,7 +181,7 @@ def _draw_map(axis: Any, records: Records, key: str) -> Any:
     return picture
 
 
-def _draw_lines(records: Records) -> Figure:
+def _draw_lines(records: kit.Records) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 3.6), layout="constrained")
@@ -209,16 +190,16 @@ def _draw_lines(records: Records) -> Figure:
         places = range(len(line["values"]))
         if key in records:
             values = [pixel(records, key, value) for value in line["values"]]
-            axis.errorbar(places, *mean_error(np.array(values)), fmt="o-", capsize=3)
+            axis.errorbar(places, *kit.mean_error(np.array(values)), fmt="o-", capsize=3)
         axis.set_xticks(places, [f"{value:g}" for value in line["values"]])
         axis.set(xlabel=line["label"])
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("test accuracy, %")
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Mean ± deviation of every pixel; the lines follow below, with their own values."""
     rows = [
         [
@@ -231,69 +212,69 @@ def table(records: Records) -> Table:
     for key, line in LINES.items():
         cells = [f"{value:g}: {_cell(pixel(records, key, value))}" for value in line["values"]]
         rows.append([line["label"], *cells])
-    return Table(["equation, τ₁ \\ σ_A", *[f"{sigma:g}" for sigma in NOISES]], rows)
+    return kit.Table(["equation, τ₁ \\ σ_A", *[f"{sigma:g}" for sigma in NOISES]], rows)
 
 
 def _cell(values: list[float]) -> str:
-    return Measured("", values).text(1).partition(" (")[0] if values else "not run"
+    return kit.Measured("", values).text(1).partition(" (")[0] if values else "not run"
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """The map of figure 3.16, and the advice of section 3.6."""
     of_maps = [claim for key in MAPS for claim in _of_the_map(records, key)]
     return of_maps + _of_the_lines(records)
 
 
-def _of_the_lines(records: Records) -> list[Claim]:
+def _of_the_lines(records: kit.Records) -> list[kit.Claim]:
     """ε between 0.05 and 0.1 is good; a colder output layer is sometimes better."""
     found = [_of_coupling(records, key) for key in LINES if key.endswith("epsilon")]
     if "tau2" in records:
         cold, even = (_measured(records, "tau2", tau, "τ₂") for tau in (1e-6, 1e-4))
         text = "test accuracy on four turns, %: a colder output layer"
-        found.append([ahead(text, cold, [even], digits=1, shared=False)])
+        found.append([kit.ahead(text, cold, [even], digits=1, shared=False)])
     return [claim for some in found for claim in some]
 
 
-def _of_coupling(records: Records, key: str) -> list[Claim]:
+def _of_coupling(records: kit.Records, key: str) -> list[kit.Claim]:
     """The better of the two advised ε against all others."""
     if key not in records:
         return []
     by = {e: _measured(records, key, e, "ε") for e in LINES[key]["values"]}
     advised, others = (0.05, 0.1), [one for e, one in by.items() if e not in (0.05, 0.1)]
-    best = max((by[e] for e in advised), key=lambda one: mean_std(one.values)[0])
+    best = max((by[e] for e in advised), key=lambda one: kit.mean_std(one.values)[0])
     text = f"test accuracy on four turns, %: {LINES[key]['label']} from 0.05 to 0.1"
-    return [ahead(text, best, others, digits=1, shared=False)]
+    return [kit.ahead(text, best, others, digits=1, shared=False)]
 
 
-def _measured(records: Records, key: str, value: float, symbol: str) -> Measured:
-    return Measured(f"{symbol} = {value:g}", pixel(records, key, value))
+def _measured(records: kit.Records, key: str, value: float, symbol: str) -> kit.Measured:
+    return kit.Measured(f"{symbol} = {value:g}", pixel(records, key, value))
 
 
-def _of_the_map(records: Records, key: str) -> list[Claim]:
+def _of_the_map(records: kit.Records, key: str) -> list[kit.Claim]:
     """A decade of σ_A works, none below 1e-3 does, and small τ₁ do not matter."""
     form, found = f"({MAPS[key]}): ", []
-    working = Measured("", _over(records, key, SMALL, [0.04]))
-    weak = Measured("", _over(records, key, SMALL, [s for s in NOISES if s < 1e-3]))
-    rows = [Measured(f"τ₁ = {t:g}", _over(records, key, [t], WORKING)) for t in SMALL]
+    working = kit.Measured("", _over(records, key, SMALL, [0.04]))
+    weak = kit.Measured("", _over(records, key, SMALL, [s for s in NOISES if s < 1e-3]))
+    rows = [kit.Measured(f"τ₁ = {t:g}", _over(records, key, [t], WORKING)) for t in SMALL]
     if working.values and weak.values and all(row.values for row in rows):
         text = form + "test accuracy at σ_A = 0.04, τ₁ from 1e-8 to 1e-5, %"
-        found.append(inside(text, "near 100", working, low=90.0))
+        found.append(kit.inside(text, "near 100", working, low=90.0))
         text = form + "test accuracy at σ_A below 1e-3, τ₁ from 1e-8 to 1e-5, %"
-        found.append(inside(text, "chance", weak, high=COIN))
-        rows.sort(key=lambda row: mean_std(row.values)[0])
-        apart = lead_of_means(rows[-1], rows[0])
+        found.append(kit.inside(text, "chance", weak, high=kit.COIN))
+        rows.sort(key=lambda row: kit.mean_std(row.values)[0])
+        apart = kit.lead_of_means(rows[-1], rows[0])
         text = form + "test accuracy over a decade of σ_A at the best and the worst of these τ₁, %"
         ours = f"{rows[-1].label} {rows[-1].text(1)}; {rows[0].label} {rows[0].text(1)}"
-        order = within(apart, -3.0, 3.0)
-        found.append(Claim(text, "the same", ours, order=order, why="taken as within 3"))
+        order = kit.within(apart, -3.0, 3.0)
+        found.append(kit.Claim(text, "the same", ours, order=order, why="taken as within 3"))
     return found
 
 
-def _over(records: Records, key: str, taus: Any, sigmas: Any) -> list[float]:
+def _over(records: kit.Records, key: str, taus: Any, sigmas: Any) -> list[float]:
     return [v for tau in taus for sigma in sigmas for v in pixel(records, f"{key}-{tau:g}", sigma)]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="AdLaLa's accuracy on the four-turn spiral over temperature and driving noise",
     phrase="AdLaLa over temperature and driving noise",

@@ -6,17 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from colangevin.lab.claims.comparing import Measured, ahead, inside
-from colangevin.lab.experiments.partitioned.partitioned import ACCURACY, LOSS, partitioned
+from colangevin.lab import kit
+from colangevin.lab.experiments.partitioned import partitioned
+from colangevin.lab.experiments.partitioned.partitioned import ACCURACY, LOSS
 from colangevin.lab.experiments.partitioned.plot import draw_curves
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-)
-from colangevin.lab.runner.records import Record, Records, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,19 +50,19 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method."""
-    return [Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
+    return [kit.Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
 
 
-def rise(record: Record) -> list[float]:
+def rise(record: kit.Record) -> list[float]:
     """For each run, how much the test loss has risen at the end: 0 for one that only falls.
 
     It is the mean over the last tenth, minus the lowest mean over as many measurements.
 
     Example:
         >>> history = {"test_loss": [[0.7, 0.7], [0.2, 0.5], [0.5, 0.2]]}
-        >>> [round(value, 6) for value in rise(Record("a", "b", 0, {}, history=history))]
+        >>> [round(value, 6) for value in rise(kit.Record("a", "b", 0, {}, history=history))]
         [0.3, 0.0]
     """
     runs = [list(run) for run in zip(*record.series("test_loss"), strict=True)]
@@ -82,45 +75,45 @@ def _rise(losses: Sequence[float], width: int) -> float:
     return means[-1] - min(means)
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Test and training loss, and test accuracy, over steps."""
     rows = {"two turns, noise 0.1, 200 training points": list(records.values())}
     return {"curves": draw_curves(rows, ("test_loss", "train_loss", "test_accuracy"))}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Losses at the end, and their rise."""
     rows = [
         [
             record.settings["label"],
             ACCURACY.text(record),
             LOSS.text(record),
-            Measured("", rise(record)).text(3),
-            f"{mean_std(record.values('train_loss'))[0]:.4f}",
+            kit.Measured("", rise(record)).text(3),
+            f"{kit.mean_std(record.values('train_loss'))[0]:.4f}",
         ]
         for record in records.values()
     ]
     columns = ["method", "test accuracy, %", "test loss", "rise of the test loss", "training loss"]
-    return Table(columns, rows)
+    return kit.Table(columns, rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """SGD's test loss rises; LOL's and AdLaLa's do not."""
     if "sgd" not in records:
         return []
-    rises = {name: Measured(own.settings["label"], rise(own)) for name, own in records.items()}
+    rises = {name: kit.Measured(own.settings["label"], rise(own)) for name, own in records.items()}
     text = "rise of SGD's test loss after its lowest value"
-    found = [inside(text, "rises", rises["sgd"], low=BAR, digits=3)]
+    found = [kit.inside(text, "rises", rises["sgd"], low=BAR, digits=3)]
     for name in ("lol", "adlala"):
         if name in rises:
             own = rises[name]
             text = f"rise of {own.label}'s test loss after its lowest value"
-            found.append(inside(text, "does not rise", own, high=BAR, digits=3))
-            found.append(ahead("rise of the test loss", own, [rises["sgd"]], sign=-1, digits=3))
+            found.append(kit.inside(text, "does not rise", own, high=BAR, digits=3))
+            found.append(kit.ahead("rise of the test loss", own, [rises["sgd"]], sign=-1, digits=3))
     return found
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="overfitting of SGD, Adam, LOL and AdLaLa on a noisy two-turn spiral",
     phrase="overfitting on a noisy spiral",

@@ -17,15 +17,12 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from colangevin.ensemble import Ensemble
-from colangevin.lab.claims.comparing import COIN, Quantity
+from colangevin.lab import kit
 from colangevin.lab.data import Spiral, Trigonometric
 from colangevin.lab.experiments.partitioned.adam import AdamEnsemble
 from colangevin.lab.experiments.spirals import spiral
 from colangevin.lab.experiments.spirals.spiral import Points, accuracy, loss, measure
 from colangevin.lab.models import mlp
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import Job, Settings, seeds_of
-from colangevin.lab.runner.job_log import Log
 from colangevin.optimizers import DHSGD, LOL, SGLD, AdLaLa, Langevin, partition
 
 __all__ = ["Points", "accuracy", "loss", "measure"]
@@ -34,8 +31,10 @@ Observe: TypeAlias = Callable[[Ensemble], Mapping[str, Any] | None]
 
 TWO_TURNS = {"turns": 2.0}
 FOUR_TURNS = {"turns": 4.0}
-ACCURACY = Quantity("test_accuracy", "test accuracy, %", 1, factor=100.0, digits=1, chance=COIN)
-LOSS = Quantity("test_loss", "test loss", digits=3)
+ACCURACY = kit.Quantity(
+    "test_accuracy", "test accuracy, %", 1, factor=100.0, digits=1, chance=kit.COIN
+)
+LOSS = kit.Quantity("test_loss", "test loss", digits=3)
 LATE_ACCURACY = replace(ACCURACY, label="late test accuracy, %", late=True)
 LATE_LOSS = replace(LOSS, label="late test loss", late=True)
 """For experiments with few runs: one measurement after the last step swings by several per cent."""
@@ -45,7 +44,7 @@ STREAM = 31
 """Tells the data of chapter 3 apart from those of other experiments."""
 
 
-def data_of(settings: Settings) -> Spiral | Trigonometric:
+def data_of(settings: kit.Settings) -> Spiral | Trigonometric:
     """Where the points lie.
 
     Example:
@@ -58,12 +57,12 @@ def data_of(settings: Settings) -> Spiral | Trigonometric:
     return Trigonometric(**given) if "frequency" in given else Spiral(**given)
 
 
-def draw_points(settings: Settings, seeds: Sequence[int]) -> Points:
+def draw_points(settings: kit.Settings, seeds: Sequence[int]) -> Points:
     """The data of every run."""
     return spiral.draw_points(settings, seeds, data_of(settings), STREAM)
 
 
-def network(settings: Settings) -> nn.Sequential:
+def network(settings: kit.Settings) -> nn.Sequential:
     """A network with torch's first weights, or Gaussian ones of a deviation; torch's biases.
 
     Example:
@@ -119,7 +118,7 @@ def optimizer(model: nn.Module, method: Mapping[str, Any]) -> Optimizer:
     raise ValueError(f"unknown kind of method {kind!r}")
 
 
-def make(settings: Settings, seeds: Sequence[int], factory: Any = None) -> Ensemble:
+def make(settings: kit.Settings, seeds: Sequence[int], factory: Any = None) -> Ensemble:
     """The ensemble of a job.
 
     Args:
@@ -134,7 +133,7 @@ def make(settings: Settings, seeds: Sequence[int], factory: Any = None) -> Ensem
     return Ensemble(begin, seeds, method=lambda model: optimizer(model, method))
 
 
-def epochs_of(settings: Settings, steps: int | None = None) -> int:
+def epochs_of(settings: kit.Settings, steps: int | None = None) -> int:
     """How many epochs make so many steps, at least 1.
 
     Example:
@@ -147,9 +146,9 @@ def epochs_of(settings: Settings, steps: int | None = None) -> int:
 
 def train(
     ensemble: Ensemble,
-    settings: Settings,
+    settings: kit.Settings,
     points: Points,
-    log: Log,
+    log: kit.Log,
     observe: Observe = lambda ensemble: None,
     *,
     kept: list[Any] | None = None,
@@ -198,29 +197,29 @@ def _keep(seen: Mapping[str, Any] | None, ensemble: Ensemble, found: list[Any]) 
         found.append({"epoch": ensemble.epochs, **seen})
 
 
-def note(ensemble: Ensemble, points: Points, log: Log, settings: Settings) -> None:
+def note(ensemble: Ensemble, points: Points, log: kit.Log, settings: kit.Settings) -> None:
     """Add a row of losses and accuracies to the history, with the number of steps."""
     measured = measure(ensemble, points)
     log.append(
         step=ensemble.epochs * settings["train_points"] // settings["batch_size"],
-        **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
+        **{name: kit.ensembles.everyone(ensemble, values) for name, values in measured.items()},
     )
 
 
-def trained(log: Log, observe: Observe = lambda ensemble: None) -> tuple[Ensemble, Any] | None:
+def trained(log: kit.Log, observe: Observe = lambda ensemble: None) -> tuple[Ensemble, Any] | None:
     """Train the ensemble of a job; return it with what was kept, or None at the user's wish."""
     settings = log.job.settings
-    seeds = seeds_of(settings)
+    seeds = kit.seeds_of(settings)
     ensemble = make(settings, seeds)
     kept = train(ensemble, settings, draw_points(settings, seeds), log, observe)
     return None if kept is None else (ensemble, kept)
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a job: the ``run`` of an experiment that needs nothing else."""
     ready = trained(log)
     if ready is not None:
-        log.finish(removed=ensembles.removals(ready[0]))
+        log.finish(removed=kit.ensembles.removals(ready[0]))
 
 
 def probabilities(ensemble: Ensemble, member: int, extent: Any, grid: int) -> Tensor:
@@ -242,7 +241,7 @@ def probabilities(ensemble: Ensemble, member: int, extent: Any, grid: int) -> Te
     return (255 * found.sigmoid()).round().to(torch.uint8).view(grid, grid)
 
 
-def extent_of(settings: Settings) -> tuple[float, float, float, float]:
+def extent_of(settings: kit.Settings) -> tuple[float, float, float, float]:
     """The part of the plane in which the data lie.
 
     Example:

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colangevin.lab.claims.curves import COLORS, STYLES, band, factor_of, mean_error, say_bands
-from colangevin.lab.runner.job_log import unpack
-from colangevin.lab.runner.records import Record
+from colangevin.lab import kit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,13 +16,13 @@ LABELS = {"test_loss": "test loss", "test_accuracy": "test accuracy, %", "train_
 
 
 def draw_curves(
-    rows: Mapping[str, Sequence[Record]], keys: Sequence[str] = ("test_loss", "test_accuracy")
+    rows: Mapping[str, Sequence[kit.Record]], keys: Sequence[str] = ("test_loss", "test_accuracy")
 ) -> Figure:
     """Curves over steps: a row of panels for each group of records, by title.
 
     Example:
         >>> history = {"step": [0, 50], "test_loss": [[1.0, 1.2], [0.5, 0.7]]}
-        >>> record = Record("a", "sgd", 0, {"label": "SGD"}, history=history)
+        >>> record = kit.Record("a", "sgd", 0, {"label": "SGD"}, history=history)
         >>> len(draw_curves({"spiral": [record]}, ["test_loss"]).axes)
         1
     """
@@ -37,24 +35,27 @@ def draw_curves(
             if key.endswith("loss"):
                 axis.set_yscale("log")
             for index, record in enumerate(records):
-                values = factor_of(key) * np.array(record.series(key))
-                style = {"color": COLORS[index % len(COLORS)], "label": record.settings["label"]}
-                dash = STYLES[index % len(STYLES)]
-                band(axis, record.history["step"], values, linestyle=dash, **style)
+                values = kit.factor_of(key) * np.array(record.series(key))
+                style = {
+                    "color": kit.COLORS[index % len(kit.COLORS)],
+                    "label": record.settings["label"],
+                }
+                dash = kit.STYLES[index % len(kit.STYLES)]
+                kit.band(axis, record.history["step"], values, linestyle=dash, **style)
             axis.set(xlabel="step", ylabel=LABELS.get(key, key), title=title)
             axis.grid(alpha=0.3)
             axis.legend(fontsize="small")
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure
 
 
 def bars(axis: Any, names: Sequence[str], values: Sequence[Any], label: str) -> None:
     """Bars with two standard errors, one per method; values are one number per run."""
-    found = [mean_error(np.array([list(each)])) for each in values]
+    found = [kit.mean_error(np.array([list(each)])) for each in values]
     heights = [float(mean[0]) for mean, _ in found]
     errors = [float(error[0]) for _, error in found]
     places = range(len(names))
-    colors = [COLORS[index % len(COLORS)] for index in places]
+    colors = [kit.COLORS[index % len(kit.COLORS)] for index in places]
     axis.bar(places, heights, yerr=errors, capsize=3, color=colors)
     axis.set_xticks(list(places), names, rotation=30, ha="right", fontsize="small")
     axis.set(ylabel=label)
@@ -82,7 +83,7 @@ def draw_regions(panels: Sequence[Sequence[tuple[str, Mapping[str, Any]]]]) -> F
 
 def _regions(axis: Any, picture: Mapping[str, Any]) -> None:
     left, right, bottom, top = picture["extent"]
-    grid = unpack(picture["grid"]).numpy()
+    grid = kit.unpack(picture["grid"]).numpy()
     side = (left, right, bottom, top)
     axis.imshow(
         grid,
@@ -94,8 +95,8 @@ def _regions(axis: Any, picture: Mapping[str, Any]) -> None:
         alpha=0.7,
         aspect="auto",
     )
-    points = unpack(picture["points"]).float().numpy()
-    labels = unpack(picture["labels"]).numpy()
+    points = kit.unpack(picture["points"]).float().numpy()
+    labels = kit.unpack(picture["labels"]).numpy()
     for label, color in ((0, "#1f3b73"), (1, "#7a1420")):
         own = points[labels == label]
         axis.scatter(own[:, 0], own[:, 1], s=2, c=color)

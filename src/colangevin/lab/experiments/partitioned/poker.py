@@ -10,28 +10,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from colangevin.ensemble import Ensemble
-from colangevin.lab.claims.curves import draw_curves
+from colangevin.lab import kit
 from colangevin.lab.data import draw_hands, endgame
+from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.partitioned.partitioned import (
     ACCURACY,
     LATE,
     LATE_ACCURACY,
     LATE_LOSS,
-    partitioned,
 )
 from colangevin.lab.experiments.spirals.spiral import Points
 from colangevin.lab.models import mlp
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-    seeds_of,
-)
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Record, Records, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,7 +91,7 @@ STREAM = 32
 """Tells the data of this experiment apart from those of others."""
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method and data set."""
     shared = {key: settings[key] for key in ("scale", "seed", "points")}
     sizes = {name: max(2, round(settings["nodes"] * n)) for name, n in SIZES.items()}
@@ -125,13 +114,13 @@ def jobs(settings: Settings) -> list[Job]:
         "epochs": settings["chess_epochs"],
     }
     return [
-        Job(NAME, f"{own['part']}-{name}", {**own, **method})
+        kit.Job(NAME, f"{own['part']}-{name}", {**own, **method})
         for own, methods in ((poker, POKER), (chess, CHESS))
         for name, method in methods.items()
     ]
 
 
-def draw_points(settings: Settings) -> Points:
+def draw_points(settings: kit.Settings) -> Points:
     """Training and test points, the same for all runs; attributes have mean 0 and deviation 1.
 
     Example:
@@ -166,14 +155,14 @@ def accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
     return (outputs.argmax(dim=1) == labels).float().mean()
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a job side by side."""
     settings = job.settings
     points = draw_points(settings)
     classes = 10 if settings["part"] == "poker" else 18
     ensemble = partitioned.make(
         settings,
-        seeds_of(settings),
+        kit.seeds_of(settings),
         lambda: mlp(points.train_inputs.shape[1], settings["hidden"], classes),
     )
 
@@ -187,7 +176,7 @@ def run(job: Job, log: Log) -> None:
             "test_accuracy": members.evaluate(accuracy, *test, batch_size=2_000),
         }
 
-    training = ensembles.Training(
+    training = kit.ensembles.Training(
         loss=functional.cross_entropy,
         inputs=points.train_inputs,
         targets=points.train_labels,
@@ -196,16 +185,16 @@ def run(job: Job, log: Log) -> None:
         points=settings["points"],
         measure=measure,
     )
-    if ensembles.train(ensemble, training, log):
-        log.finish(removed=ensembles.removals(ensemble))
+    if kit.ensembles.train(ensemble, training, log):
+        log.finish(removed=kit.ensembles.removals(ensemble))
 
 
-def _of(records: Records, part: str) -> dict[str, Record]:
+def _of(records: kit.Records, part: str) -> dict[str, kit.Record]:
     prefix = f"{part}-"
     return {job.removeprefix(prefix): r for job, r in records.items() if job.startswith(prefix)}
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Accuracies over epochs."""
     keys = {
         "test_accuracy": "test accuracy, %",
@@ -214,16 +203,16 @@ def figures(records: Records) -> dict[str, Figure]:
     }
     found = {part: list(_of(records, part).values()) for part in TITLES}
     rows = [(keys, own) for own in found.values() if own]
-    return {"curves": draw_curves(rows, titles=[TITLES[p] for p, own in found.items() if own])}
+    return {"curves": kit.draw_curves(rows, titles=[TITLES[p] for p, own in found.items() if own])}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracy and loss late in the training, and the best mean accuracy on the way."""
     rows = []
     for part, title in TITLES.items():
         for record in _of(records, part).values():
-            best = 100 * max(mean_std(row)[0] for row in record.series("test_accuracy"))
-            seen = mean_std(record.values("train_accuracy"))[0]
+            best = 100 * max(kit.mean_std(row)[0] for row in record.series("test_accuracy"))
+            seen = kit.mean_std(record.values("train_accuracy"))[0]
             cells = [title, record.settings["label"], ACCURACY.text(record)]
             cells += [LATE_ACCURACY.text(record), f"{best:.1f}"]
             removed = str(len(record.final["removed"]))
@@ -238,10 +227,10 @@ def table(records: Records) -> Table:
         LATE_LOSS.label,
         "diverged runs",
     ]
-    return Table(columns, rows)
+    return kit.Table(columns, rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """AdLaLa does better than Adam and SGD on both data sets."""
     found = []
     for part in TITLES:
@@ -254,7 +243,7 @@ def claims(records: Records) -> list[Claim]:
     return found
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="AdLaLa beside Adam and SGD on poker hands and on a chess endgame",
     phrase="AdLaLa on poker hands and chess",

@@ -11,11 +11,9 @@ import torch
 from colangevin.diagnostics.boundary import boundary_lines
 from colangevin.diagnostics.regions import Classifier
 from colangevin.ensemble import Ensemble
-from colangevin.lab.experiments.partitioned.partitioned import partitioned
+from colangevin.lab import kit
+from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.spirals.findings import NAME, claims, figures, table
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import Experiment, Job, Settings, seeds_of
-from colangevin.lab.runner.job_log import Log, pack
 
 FULL: dict[str, Any] = {
     "runs": 100,
@@ -129,17 +127,17 @@ AVERAGED = 10
 """Networks whose probabilities are averaged for a picture, one per epoch."""
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """Regions, the grid of figure 3.10 on four and three turns, robustness, the hybrid method."""
     shared = {key: settings[key] for key in ("scale", "seed", "test_points")}
     return [
-        Job(NAME, name, {**shared, **own})
+        kit.Job(NAME, name, {**shared, **own})
         for part in (_regions, _grid, _robust, _hybrid)
         for name, own in part(settings).items()
     ]
 
 
-def _shared(settings: Settings, part: str) -> dict[str, Any]:
+def _shared(settings: kit.Settings, part: str) -> dict[str, Any]:
     """What all jobs of a part have in common."""
     runs, nodes, points, steps, data = PARTS[part]
     return {
@@ -153,12 +151,12 @@ def _shared(settings: Settings, part: str) -> dict[str, Any]:
     }
 
 
-def _regions(settings: Settings) -> dict[str, dict[str, Any]]:
+def _regions(settings: kit.Settings) -> dict[str, dict[str, Any]]:
     shared = _shared(settings, "regions")
     return {f"regions-{name}": {**shared, **own} for name, own in REGIONS.items()}
 
 
-def _grid(settings: Settings) -> dict[str, dict[str, Any]]:
+def _grid(settings: kit.Settings) -> dict[str, dict[str, Any]]:
     return {
         f"{part}-{name}": {**_shared(settings, part), **own}
         for part in ("grid", "three")
@@ -184,12 +182,12 @@ def _methods() -> dict[str, dict[str, Any]]:
     return found
 
 
-def _robust(settings: Settings) -> dict[str, dict[str, Any]]:
+def _robust(settings: kit.Settings) -> dict[str, dict[str, Any]]:
     shared = _shared(settings, "robust")
     return {f"robust-{name}": {**shared, **own} for name, own in ROBUST.items()}
 
 
-def _hybrid(settings: Settings) -> dict[str, dict[str, Any]]:
+def _hybrid(settings: kit.Settings) -> dict[str, dict[str, Any]]:
     shared = _shared(settings, "hybrid")
     found = {}
     for h in SGDS:
@@ -203,7 +201,7 @@ def _hybrid(settings: Settings) -> dict[str, dict[str, Any]]:
     return found
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Do a job of one of the parts."""
     part = job.settings["part"]
     if part == "regions":
@@ -214,7 +212,7 @@ def run(job: Job, log: Log) -> None:
         partitioned.run(job, log)
 
 
-def _run_regions(job: Job, log: Log) -> None:
+def _run_regions(job: kit.Job, log: kit.Log) -> None:
     """Pictures at a third, two thirds and the end, averaged over ten epochs before each."""
     settings = job.settings
     epochs, extent = partitioned.epochs_of(settings), partitioned.extent_of(settings)
@@ -230,24 +228,24 @@ def _run_regions(job: Job, log: Log) -> None:
     if ready is None:
         return
     ensemble, kept = ready
-    points = partitioned.draw_points(settings, seeds_of(settings)[:1])
+    points = partitioned.draw_points(settings, kit.seeds_of(settings)[:1])
     pictures = []
     for third in dict.fromkeys(thirds):
         grids = [one["grid"].float() for one in kept if one["third"] == third]
         if grids:
             mean = torch.stack(grids).mean(dim=0).round().to(torch.uint8)
-            pictures.append({"epoch": third, "grid": pack(mean)})
+            pictures.append({"epoch": third, "grid": kit.pack(mean)})
     shared = {
         "extent": extent,
-        "points": pack(points.test_inputs[0]),
-        "labels": pack(points.test_labels[0]),
+        "points": kit.pack(points.test_inputs[0]),
+        "labels": kit.pack(points.test_labels[0]),
     }
     turns = torch.tensor([turning(model, extent[1]) for model in ensemble])
     log.finish(
         pictures=pictures,
         picture=shared,
-        turning=ensembles.everyone(ensemble, turns),
-        removed=ensembles.removals(ensemble),
+        turning=kit.ensembles.everyone(ensemble, turns),
+        removed=kit.ensembles.removals(ensemble),
     )
 
 
@@ -274,10 +272,10 @@ def turning(classifier: Classifier, extent: float, grid: int = 500, spacing: flo
     return angles / length if length else math.nan
 
 
-def _run_hybrid(job: Job, log: Log) -> None:
+def _run_hybrid(job: kit.Job, log: kit.Log) -> None:
     """DHSGD with momenta 0 at the start, then SGD from where it has come to."""
     settings = job.settings
-    seeds = seeds_of(settings)
+    seeds = kit.seeds_of(settings)
     points = partitioned.draw_points(settings, seeds)
     first = partitioned.epochs_of(settings, settings["first_steps"])
     saved = log.load()
@@ -300,7 +298,7 @@ def _run_hybrid(job: Job, log: Log) -> None:
     ensemble = partitioned.make(settings, seeds, lambda seed: _network(settings, states[seed]))
     ensemble.epochs = first
     if partitioned.train(ensemble, settings, points, log, kept=begun) is not None:
-        log.finish(removed=ensembles.removals(ensemble))
+        log.finish(removed=kit.ensembles.removals(ensemble))
 
 
 def _states(ensemble: Ensemble) -> dict[int, Any]:
@@ -312,13 +310,13 @@ def _states(ensemble: Ensemble) -> dict[int, Any]:
     }
 
 
-def _network(settings: Settings, state: dict[str, Any]) -> torch.nn.Module:
+def _network(settings: kit.Settings, state: dict[str, Any]) -> torch.nn.Module:
     model = partitioned.network(settings)
     model.load_state_dict(state)
     return model
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="AdLaLa, LOL and DHSGD beside Adam, SGD and SGLD on spirals of two to four turns",
     phrase="AdLaLa, LOL and DHSGD on spirals",

@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from colangevin.lab.claims.comparing import COIN, ahead, inside
-from colangevin.lab.claims.curves import say_bands
+from colangevin.lab import kit
+from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.partitioned.partitioned import (
     ACCURACY,
     LATE,
     LATE_ACCURACY,
     LATE_LOSS,
-    partitioned,
 )
 from colangevin.lab.experiments.partitioned.plot import bars, draw_regions
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-    seeds_of,
-)
-from colangevin.lab.runner.job_log import Log, pack
-from colangevin.lab.runner.records import Record, Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,11 +64,11 @@ TOO_HIGH = {"langevin": (1e-3,), "lol": (1e-4, 1e-3), "straight": (1e-4, 1e-3)}
 """Temperatures that are too high; of Langevin the text says only that there are such."""
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method and temperature."""
     shared = {k: v for k, v in settings.items() if not k.endswith("_nodes")}
     return [
-        Job(
+        kit.Job(
             NAME,
             f"{name}-{tau:g}",
             {
@@ -96,31 +84,31 @@ def jobs(settings: Settings) -> list[Job]:
     ]
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train, and keep the regions of the first run."""
     ready = partitioned.trained(log)
     if ready is None:
         return
     ensemble, _ = ready
     settings = job.settings
-    points = partitioned.draw_points(settings, seeds_of(settings)[:1])
+    points = partitioned.draw_points(settings, kit.seeds_of(settings)[:1])
     extent = partitioned.extent_of(settings)
     picture = None
     if ensemble.active:
         picture = {
-            "grid": pack(partitioned.probabilities(ensemble, 0, extent, 100)),
+            "grid": kit.pack(partitioned.probabilities(ensemble, 0, extent, 100)),
             "extent": extent,
-            "points": pack(points.test_inputs[0]),
-            "labels": pack(points.test_labels[0]),
+            "points": kit.pack(points.test_inputs[0]),
+            "labels": kit.pack(points.test_labels[0]),
         }
-    log.finish(picture=picture, removed=ensembles.removals(ensemble))
+    log.finish(picture=picture, removed=kit.ensembles.removals(ensemble))
 
 
-def _of(records: Records, kind: str) -> list[Record]:
+def _of(records: kit.Records, kind: str) -> list[kit.Record]:
     return [r for r in records.values() if r.settings["data"] == DATA[kind]]
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """The classifiers of the first run, and accuracies against the temperature."""
     from matplotlib.figure import Figure
 
@@ -142,11 +130,11 @@ def figures(records: Records) -> dict[str, Figure]:
         values = [LATE_ACCURACY.of(r).values for r in found]
         bars(axis, names, values, LATE_ACCURACY.label)
         axis.set(xlabel="temperature", title=WORDS[kind], ylim=(40, 100))
-    say_bands(figure)
+    kit.say_bands(figure)
     return {"temperature": figure, "regions": draw_regions([row for row in panels if row])}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracy and loss at each temperature."""
     rows = [
         [
@@ -159,10 +147,10 @@ def table(records: Records) -> Table:
         for r in records.values()
     ]
     quantities = [quantity.label for quantity in (ACCURACY, LATE_ACCURACY, LATE_LOSS)]
-    return Table(["method", *quantities, "diverged runs"], rows)
+    return kit.Table(["method", *quantities, "diverged runs"], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """Accuracy rises with the temperature up to 1e-5 and falls beyond."""
     found = []
     for kind, word in WORDS.items():
@@ -175,17 +163,17 @@ def claims(records: Records) -> list[Claim]:
         ):
             if others:
                 measured = [LATE_ACCURACY.of(r) for r in others]
-                claim = ahead(
+                claim = kit.ahead(
                     f"late test accuracy of {word} at τ = 1e-5 is above that {text}, %",
                     LATE_ACCURACY.of(by[BEST]),
                     measured,
                     digits=1,
-                    chance=COIN,
+                    chance=kit.COIN,
                 )
                 found.append(claim)
         if kind != "langevin" and 1e-3 in by:
             text = f"{word} at τ = 1e-3 is unusable: late test accuracy, %"
-            found.append(inside(text, "unusable", LATE_ACCURACY.of(by[1e-3]), high=COIN))
+            found.append(kit.inside(text, "unusable", LATE_ACCURACY.of(by[1e-3]), high=kit.COIN))
     return found
 
 
@@ -193,7 +181,7 @@ def _listed(temperatures: Sequence[float]) -> str:
     return " and ".join(f"{tau:g}" for tau in temperatures)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="the role of temperature: Langevin on trigonometric data, LOL on the four-turn spiral",
     phrase="the role of temperature",

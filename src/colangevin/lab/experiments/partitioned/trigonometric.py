@@ -6,17 +6,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from colangevin.lab.claims.comparing import Measured, ahead, answer, inside, lead, number
-from colangevin.lab.experiments.partitioned.partitioned import ACCURACY, LOSS, partitioned
+from colangevin.lab import kit
+from colangevin.lab.experiments.partitioned import partitioned
+from colangevin.lab.experiments.partitioned.partitioned import ACCURACY, LOSS
 from colangevin.lab.experiments.partitioned.plot import draw_curves
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-)
-from colangevin.lab.runner.records import Record, Records, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +54,7 @@ HARD = {
 TARGET = 0.9
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method, with a = 6 and with a = 10."""
     shared = {k: v for k, v in settings.items() if k not in ("easy_steps", "hard_steps")}
     found = []
@@ -71,18 +64,18 @@ def jobs(settings: Settings) -> list[Job]:
             "steps": settings[f"{part}_steps"],
         }
         found += [
-            Job(NAME, f"{part}-{name}", {**shared, **own, **method})
+            kit.Job(NAME, f"{part}-{name}", {**shared, **own, **method})
             for name, method in methods.items()
         ]
     return found
 
 
-def steps_to(record: Record, target: float = TARGET) -> list[float]:
+def steps_to(record: kit.Record, target: float = TARGET) -> list[float]:
     """The first measured step at which each run has the accuracy; NaN if it never has.
 
     Example:
         >>> history = {"step": [0, 10], "test_accuracy": [[0.5, 0.5], [0.95, 0.8]]}
-        >>> steps_to(Record("a", "b", 0, {}, history=history))
+        >>> steps_to(kit.Record("a", "b", 0, {}, history=history))
         [10.0, nan]
     """
     runs = list(zip(*record.series("test_accuracy"), strict=True))
@@ -93,7 +86,7 @@ def steps_to(record: Record, target: float = TARGET) -> list[float]:
     ]
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Test loss and accuracy over steps."""
     rows = {}
     for part, title in (("easy", "a = 6"), ("hard", "a = 10")):
@@ -103,7 +96,7 @@ def figures(records: Records) -> dict[str, Figure]:
     return {"curves": draw_curves(rows)}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracy, loss, and steps to 90 %."""
     rows = []
     for record in records.values():
@@ -115,10 +108,10 @@ def table(records: Records) -> Table:
         cells = [f"{scale:g}", record.settings["label"], ACCURACY.text(record)]
         rows.append([*cells, LOSS.text(record), count])
     columns = ["a", "method", "test accuracy, %", "test loss", "steps to 90 %"]
-    return Table(columns, rows)
+    return kit.Table(columns, rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """Adam needs almost three times the steps; on a = 10 it stops at 73 %."""
     found = []
     easy = {j.removeprefix("easy-"): r for j, r in records.items() if j.startswith("easy")}
@@ -128,38 +121,40 @@ def claims(records: Records) -> list[Claim]:
     if {"adam", "lol"} <= set(easy):
         text = "steps to 90 % test accuracy, a = 6"
         both = censored(easy["lol"]), [censored(easy["adam"])]
-        claim = ahead(text, *both, sign=-1, digits=0)
+        claim = kit.ahead(text, *both, sign=-1, digits=0)
         found.append(replace(claim, why=_reached([easy["lol"], easy["adam"]])))
     if "adam" in hard:
         series = hard["adam"].series("test_accuracy")
-        best = Measured("Adam", [100 * v for v in max(series, key=lambda row: mean_std(row)[0])])
+        best = kit.Measured(
+            "Adam", [100 * v for v in max(series, key=lambda row: kit.mean_std(row)[0])]
+        )
         text = "highest mean test accuracy of Adam, a = 10, 100,000 steps, %"
-        found.append(number(text, "73", best, digits=1))
+        found.append(kit.number(text, "73", best, digits=1))
         found.append(_stops(series))
     for name in ("lol", "adlala"):
         others = [ACCURACY.of(hard[o]) for o in ("adam", "sgld") if o in hard]
         if name in hard and others:
             text = "test accuracy, a = 10, %"
-            found.append(ahead(text, ACCURACY.of(hard[name]), others, digits=1))
+            found.append(kit.ahead(text, ACCURACY.of(hard[name]), others, digits=1))
     return found
 
 
-def _stops(series: list[list[float]]) -> Claim:
+def _stops(series: list[list[float]]) -> kit.Claim:
     """Adam's accuracy after 40 % of the steps against the end."""
     early, end = series[round(0.4 * (len(series) - 1))], series[-1]
     gains = [100 * (b - a) for a, b in zip(early, end, strict=True)]
     text = "gain of Adam's test accuracy in the last 60 % of the steps, a = 10, %"
-    return inside(text, "stops to improve", Measured("Adam", gains), high=2.0)
+    return kit.inside(text, "stops to improve", kit.Measured("Adam", gains), high=2.0)
 
 
-def censored(record: Record) -> Measured:
+def censored(record: kit.Record) -> kit.Measured:
     """Steps to 90 %; a run that does not reach it counts with its last step."""
     last = float(record.history["step"][-1])
     values = [last if math.isnan(step) else step for step in steps_to(record)]
-    return Measured(record.settings["label"], values)
+    return kit.Measured(record.settings["label"], values)
 
 
-def _reached(records: list[Record]) -> str:
+def _reached(records: list[kit.Record]) -> str:
     parts = []
     for record in records:
         steps = steps_to(record)
@@ -168,19 +163,19 @@ def _reached(records: list[Record]) -> str:
     return f"90 % was reached by {', '.join(parts)}; other runs count with their last step"
 
 
-def _ratio(slow: Record, fast: Record) -> Claim:
+def _ratio(slow: kit.Record, fast: kit.Record) -> kit.Claim:
     """A ratio of two means; its runs are the ratio with what each adds to it, to first order."""
     slower, faster = censored(slow), censored(fast)
-    mean = mean_std(faster.values)[0]
-    ratio = mean_std(slower.values)[0] / mean
+    mean = kit.mean_std(faster.values)[0]
+    ratio = kit.mean_std(slower.values)[0] / mean
     pairs = zip(slower.values, faster.values, strict=True)
-    runs = Measured("", [ratio + (a - ratio * b) / mean for a, b in pairs])
+    runs = kit.Measured("", [ratio + (a - ratio * b) / mean for a, b in pairs])
     text = "steps to 90 % test accuracy, a = 6: Adam over AdLaLa"
-    claim = number(text, "3 (almost)", runs, why=_reached([slow, fast]))
-    return replace(claim, order=answer([lead(slower, faster)]))
+    claim = kit.number(text, "3 (almost)", runs, why=_reached([slow, fast]))
+    return replace(claim, order=kit.answer([kit.lead(slower, faster)]))
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="LOL and AdLaLa beside Adam and SGLD on trigonometric data",
     phrase="LOL and AdLaLa, cosine against sine",

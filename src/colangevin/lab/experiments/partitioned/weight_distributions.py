@@ -9,7 +9,8 @@ from torch import nn
 
 from colangevin.diagnostics import weight_distributions
 from colangevin.ensemble import Ensemble
-from colangevin.lab.experiments.partitioned.partitioned import partitioned
+from colangevin.lab import kit
+from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.partitioned.weight_findings import (
     BINS,
     LIMIT,
@@ -22,17 +23,6 @@ from colangevin.lab.experiments.partitioned.weight_findings import (
     figures,
     rows,
 )
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-    seeds_of,
-)
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Record, Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +74,7 @@ POOLS: dict[str, dict[str, Any]] = {
 LAYERS = {"w1": "0.weight", "b1": "0.bias", "w2": "2.weight"}
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method and spiral over time, and one per method with pooled runs."""
     shared = {k: v for k, v in settings.items() if not k.startswith(("pooled_", "course_"))}
     fewer = min(settings["runs"], settings["course_runs"])
@@ -94,11 +84,11 @@ def jobs(settings: Settings) -> list[Job]:
         for name, own in COURSES.items():
             method = {**own["method"], **({"gamma": gamma} if name == "adlala" else {})}
             chosen = {**shared, "runs": fewer, "data": turns, **own, "method": method}
-            found.append(Job(NAME, f"{spiral}-{name}", chosen))
+            found.append(kit.Job(NAME, f"{spiral}-{name}", chosen))
     pooled = {k.removeprefix("pooled_"): v for k, v in settings.items() if k.startswith("pooled_")}
     for name, own in POOLS.items():
         chosen = {**shared, **pooled, "data": partitioned.TWO_TURNS, **own}
-        found.append(Job(NAME, f"{POOLED}-{name}", chosen))
+        found.append(kit.Job(NAME, f"{POOLED}-{name}", chosen))
     return found
 
 
@@ -119,9 +109,9 @@ def seen(ensemble: Ensemble, start: Sequence[torch.Tensor]) -> dict[str, Any]:
             first = torch.stack([start[index] for index in ensemble.active])
             moved = (values - first).square().flatten(1).mean(dim=1).sqrt()
             still = ((values - first).abs() < 1e-3).double().flatten(1).mean(dim=1)
-            found["moved"] = ensembles.everyone(ensemble, moved)
-            found["unmoved"] = ensembles.everyone(ensemble, still)
-    found["zeros"] = ensembles.everyone(ensemble, torch.tensor([*map(near_zero, members)]))
+            found["moved"] = kit.ensembles.everyone(ensemble, moved)
+            found["unmoved"] = kit.ensembles.everyone(ensemble, still)
+    found["zeros"] = kit.ensembles.everyone(ensemble, torch.tensor([*map(near_zero, members)]))
     return found
 
 
@@ -136,10 +126,10 @@ def near_zero(model: nn.Module) -> float:
     return float((values.abs() < 0.01).float().mean())
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs; look at their weights at steps 50, 1,000 and at the end."""
     settings = job.settings
-    seeds = seeds_of(settings)
+    seeds = kit.seeds_of(settings)
     ensemble = partitioned.make(settings, seeds)
     points = partitioned.draw_points(settings, seeds)
     start = [
@@ -153,23 +143,23 @@ def run(job: Job, log: Log) -> None:
         if members.epochs not in wanted:
             return None
         measured = partitioned.measure(members, points)["test_accuracy"]
-        accuracy = ensembles.everyone(members, measured)
+        accuracy = kit.ensembles.everyone(members, measured)
         return {"accuracy": accuracy, **seen(members, start)}
 
     kept = partitioned.train(ensemble, settings, points, log, observe)
     if kept is not None:
-        log.finish(seen=kept, removed=ensembles.removals(ensemble))
+        log.finish(seen=kept, removed=kit.ensembles.removals(ensemble))
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracies and what the distributions look like."""
     columns = ["job", "method", "step", "test accuracy, %", "w1 moved", "w1 below 0.01, %"]
-    return Table([*columns, "deviation of w1", "of w2", "largest w2"], rows(records))
+    return kit.Table([*columns, "deviation of w1", "of w2", "largest w2"], rows(records))
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What the figures' captions and section 3.5 state."""
-    pools: dict[str, Record] = {
+    pools: dict[str, kit.Record] = {
         job.removeprefix(f"{POOLED}-"): record
         for job, record in records.items()
         if job.startswith(POOLED)
@@ -177,7 +167,7 @@ def claims(records: Records) -> list[Claim]:
     return claims_on_courses(records) + claims_on_pools(pools)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="distributions of weights and biases of SGD, Adam, SGLD, LOL and AdLaLa on spirals",
     phrase="distributions of weights and biases",

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colangevin.lab.claims.comparing import Measured, ahead, number, spreads, undecided
-from colangevin.lab.claims.curves import COLORS
+from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned.partitioned import ACCURACY
-from colangevin.lab.runner.experiment import Claim
-from colangevin.lab.runner.records import Record, Records, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +47,7 @@ GAPS = {"adam": 35.0, "lol": 10.0}
 """Best minus worst run, section 3.5; AdLaLa's is said to be less than LOL's."""
 
 
-def last(record: Record) -> Mapping[str, Any]:
+def last(record: kit.Record) -> Mapping[str, Any]:
     """What was seen at the end."""
     found: Mapping[str, Any] = record.final["seen"][-1]
     return found
@@ -60,20 +57,20 @@ def _finite(values: Any) -> list[float]:
     return [math.nan if value is None else float(value) for value in values]
 
 
-def rows(records: Records) -> list[list[str]]:
+def rows(records: kit.Records) -> list[list[str]]:
     """The table's rows: one per job and time."""
     found = []
     for job, record in records.items():
         steps = record.settings["train_points"] // record.settings["batch_size"]
         for seen in record.final["seen"]:
-            accuracy = Measured("", [100 * value for value in _finite(seen["accuracy"])])
+            accuracy = kit.Measured("", [100 * value for value in _finite(seen["accuracy"])])
             found.append(
                 [
                     job,
                     record.settings["label"],
                     f"{seen['epoch'] * steps:,}",
                     accuracy.text(1),
-                    f"{mean_std(_finite(seen['moved']))[0]:.3f}",
+                    f"{kit.mean_std(_finite(seen['moved']))[0]:.3f}",
                     f"{100 * seen['w1']['near_zero']:.1f}",
                     f"{seen['w1']['deviation']:.2f}",
                     f"{seen['w2']['deviation']:.2f}",
@@ -83,7 +80,7 @@ def rows(records: Records) -> list[list[str]]:
     return found
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figures 3.6, 3.7 (weights over time) and 3.8 (pooled runs)."""
     found = {}
     for spiral in SPIRALS:
@@ -96,7 +93,7 @@ def figures(records: Records) -> dict[str, Figure]:
     return found
 
 
-def _courses(records: Mapping[str, Record]) -> Figure:
+def _courses(records: Mapping[str, kit.Record]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.6 * len(records), 6), layout="constrained")
@@ -105,7 +102,7 @@ def _courses(records: Mapping[str, Record]) -> Figure:
         steps = record.settings["train_points"] // record.settings["batch_size"]
         for row, key in enumerate(("w1", "b1")):
             axis = axes[row, column]
-            for color, seen in zip(COLORS, record.final["seen"], strict=False):
+            for color, seen in zip(kit.COLORS, record.final["seen"], strict=False):
                 _density(axis, seen[key], f"step {seen['epoch'] * steps:,}", color)
             axis.set(title=record.settings["label"] if row == 0 else "", ylabel=key, yscale="log")
             axis.legend(fontsize="x-small")
@@ -113,15 +110,15 @@ def _courses(records: Mapping[str, Record]) -> Figure:
     return figure
 
 
-def _pools(records: Mapping[str, Record]) -> Figure:
+def _pools(records: Mapping[str, kit.Record]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.2 * len(records), 3.4), layout="constrained")
     axes = figure.subplots(1, len(records), squeeze=False, sharey=True)[0]
     for axis, record in zip(axes, records.values(), strict=True):
-        for color, key in zip(COLORS, ("w1", "w2"), strict=False):
+        for color, key in zip(kit.COLORS, ("w1", "w2"), strict=False):
             _density(axis, last(record)[key], key, color)
-        mean = mean_std(ACCURACY.of(record).values)[0]
+        mean = kit.mean_std(ACCURACY.of(record).values)[0]
         axis.set(title=f"{record.settings['label']}: {mean:.1f} %", yscale="log", xlabel="weight")
         axis.legend(fontsize="x-small")
     _say_outside(figure)
@@ -150,7 +147,7 @@ def _say_outside(figure: Figure) -> None:
     figure.suptitle(text, fontsize="small", color="gray")
 
 
-def claims_on_courses(records: Records) -> list[Claim]:
+def claims_on_courses(records: kit.Records) -> list[kit.Claim]:
     """Accuracies of figures 3.6 and 3.7, and which weights are excited within 50 steps."""
     found = []
     for spiral, stated in COURSE.items():
@@ -163,30 +160,32 @@ def claims_on_courses(records: Records) -> list[Claim]:
                 runs = [100 * v for v in _finite(seen["accuracy"])]
                 label = f"{record.settings['label']}, {spiral} turns, step {step:,}"
                 text = f"test accuracy of {label}, %"
-                found.append(number(text, f"{100 * value:g}", Measured(label, runs), why=ONE_RUN))
+                found.append(
+                    kit.number(text, f"{100 * value:g}", kit.Measured(label, runs), why=ONE_RUN)
+                )
         found += _excited(spiral, own) + _larger(spiral, own)
         if spiral == "four":
             found += _near_zero(own, "four turns, 500 nodes")
     return found
 
 
-def _excited(spiral: str, own: Mapping[str, Record | None]) -> list[Claim]:
+def _excited(spiral: str, own: Mapping[str, kit.Record | None]) -> list[kit.Claim]:
     """Thermodynamic methods excite all weights within 50 steps: fewer have not moved."""
-    first: dict[str, Measured] = {}
+    first: dict[str, kit.Measured] = {}
     for name, record in own.items():
         if record is not None:
             values = [100 * v for v in _finite(record.final["seen"][0]["unmoved"])]
-            first[name] = Measured(record.settings["label"], values)
+            first[name] = kit.Measured(record.settings["label"], values)
     found = []
     for name in ("sgld", "adlala"):
         others = [first[other] for other in ("sgd", "adam") if other in first]
         if name in first and others:
             text = f"input weights that have not moved by 0.001 at step 50, {spiral} turns, %"
-            found.append(ahead(text, first[name], others, sign=-1, digits=1))
+            found.append(kit.ahead(text, first[name], others, sign=-1, digits=1))
     return found
 
 
-def _larger(spiral: str, own: Mapping[str, Record | None]) -> list[Claim]:
+def _larger(spiral: str, own: Mapping[str, kit.Record | None]) -> list[kit.Claim]:
     """SGLD gives much larger values to the parameters than AdLaLa."""
     found, adaptive = [], own.get("adlala")
     for noisy in (own.get("sgld"), own.get("sgld-0.1")):
@@ -199,11 +198,11 @@ def _larger(spiral: str, own: Mapping[str, Record | None]) -> list[Claim]:
         ours = "; ".join(f"{name} {w1:.2f} and {b1:.2f}" for name, (w1, b1) in sizes.items())
         text = f"deviations of input weights and biases at the end, {spiral} turns"
         stated = f"{noisy.settings['label']} > AdLaLa"
-        found.append(undecided(text, stated, ours, POOLED_ONLY))
+        found.append(kit.undecided(text, stated, ours, POOLED_ONLY))
     return found
 
 
-def _worst(pools: Mapping[str, Record]) -> list[Claim]:
+def _worst(pools: Mapping[str, kit.Record]) -> list[kit.Claim]:
     """The worst runs have more weights and biases near zero than the best ones.
 
     The thesis compares one with one; of 81 parameters of a run, mostly none is near zero, so
@@ -221,14 +220,14 @@ def _worst(pools: Mapping[str, Record]) -> list[Claim]:
         )
         tenth = max(1, len(runs) // 10)
         parts = {"worst runs": runs[:tenth], "best runs": runs[-tenth:]}
-        worst, best = (Measured(word, [z for _, z in part]) for word, part in parts.items())
+        worst, best = (kit.Measured(word, [z for _, z in part]) for word, part in parts.items())
         label = pools[name].settings["label"]
         text = f"weights and biases below 0.01 in the worst and the best tenth of runs, %: {label}"
-        found.append(ahead(text, worst, [best], digits=1, shared=False))
+        found.append(kit.ahead(text, worst, [best], digits=1, shared=False))
     return found
 
 
-def claims_on_pools(pools: Mapping[str, Record]) -> list[Claim]:
+def claims_on_pools(pools: Mapping[str, kit.Record]) -> list[kit.Claim]:
     """Figure 3.8 and the text beside it."""
     found = []
     measured = {name: ACCURACY.of(record) for name, record in pools.items()}
@@ -236,17 +235,17 @@ def claims_on_pools(pools: Mapping[str, Record]) -> list[Claim]:
         if name in measured:
             label = measured[name].label
             text = f"mean test accuracy of {label}, two turns, %"
-            found.append(number(text, f"{value:g}", measured[name], digits=1))
+            found.append(kit.number(text, f"{value:g}", measured[name], digits=1))
     others = [measured[name] for name in ("sgd", "adam", "sgld") if name in measured]
     if "adlala-0.5" in measured and others:
         text = "test accuracy over 100 runs, two turns, %"
-        found.append(ahead(text, measured["adlala-0.5"], others, digits=1))
+        found.append(kit.ahead(text, measured["adlala-0.5"], others, digits=1))
     found += _near_zero(pools, "two turns, 20 nodes") + _sizes(pools) + _gaps(measured)
     found += _worst(pools)
     return found
 
 
-def _near_zero(records: Mapping[str, Record | None], where: str) -> list[Claim]:
+def _near_zero(records: Mapping[str, kit.Record | None], where: str) -> list[kit.Claim]:
     """SGD and Adam leave many weights near zero, SGLD and AdLaLa do not."""
     shares = {
         record.settings["label"]: 100 * last(record)["w1"]["near_zero"]
@@ -255,10 +254,10 @@ def _near_zero(records: Mapping[str, Record | None], where: str) -> list[Claim]:
     }
     ours = "; ".join(f"{label} {share:.1f}" for label, share in shares.items())
     text = f"input weights below 0.01, {where}, %: SGD and Adam against SGLD and AdLaLa"
-    return [undecided(text, "many, and more", ours, POOLED_ONLY)] if len(shares) > 3 else []
+    return [kit.undecided(text, "many, and more", ours, POOLED_ONLY)] if len(shares) > 3 else []
 
 
-def _sizes(pools: Mapping[str, Record]) -> list[Claim]:
+def _sizes(pools: Mapping[str, kit.Record]) -> list[kit.Claim]:
     found = []
     for name, larger in (("adlala-0.5", True), ("adlala-10", False), ("sgd", True), ("adam", True)):
         if name in pools:
@@ -267,26 +266,26 @@ def _sizes(pools: Mapping[str, Record]) -> list[Claim]:
             label = pools[name].settings["label"]
             text = f"deviation of output weights against input weights, {label}"
             stated = "larger" if larger else "not larger"
-            found.append(undecided(text, stated, ours, POOLED_ONLY))
+            found.append(kit.undecided(text, stated, ours, POOLED_ONLY))
     if "lol" in pools:
         largest = max(last(pools["lol"])[layer]["largest"] for layer in ("w1", "b1"))
         text = "largest weight or bias of LOL's first layer"
-        found.append(undecided(text, "of order 100", f"{largest:.0f}", POOLED_ONLY))
+        found.append(kit.undecided(text, "of order 100", f"{largest:.0f}", POOLED_ONLY))
     return found
 
 
-def _gaps(measured: Mapping[str, Measured]) -> list[Claim]:
+def _gaps(measured: Mapping[str, kit.Measured]) -> list[kit.Claim]:
     """Best minus worst run, and the order of spreads that the text makes of it."""
     found = []
     for name, value in GAPS.items():
         if name in measured and len(measured[name].values) > 1:
             gap = max(measured[name].values) - min(measured[name].values)
             text = f"best minus worst run of {measured[name].label}, %"
-            ours = Measured("", [gap])
+            ours = kit.Measured("", [gap])
             why = "a range has no error, and grows with the runs"
-            found.append(number(text, f"{value:g}", ours, digits=1, error=why))
+            found.append(kit.number(text, f"{value:g}", ours, digits=1, error=why))
     if {"lol", "adlala-0.5", "adam"} <= set(measured):
-        wide = [spreads(measured[name]) for name in ("adlala-0.5", "lol", "adam")]
+        wide = [kit.spreads(measured[name]) for name in ("adlala-0.5", "lol", "adam")]
         text = "spread over the runs, mean distance from the median, %"
-        found += [ahead(text, a, [b], sign=-1, digits=1) for a, b in itertools.pairwise(wide)]
+        found += [kit.ahead(text, a, [b], sign=-1, digits=1) for a, b in itertools.pairwise(wide)]
     return found

@@ -13,14 +13,13 @@ from torch.nn import functional
 
 from colangevin.diagnostics import Line, loss_paths, relative_distance
 from colangevin.ensemble import Ensemble
+from colangevin.lab import kit
 from colangevin.lab.data import Spiral, Trigonometric
+from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.partitioned.adam import AdamEnsemble
-from colangevin.lab.experiments.partitioned.partitioned import partitioned
 from colangevin.lab.experiments.paths.path_findings import NAME, by_line, claims, figures, table
 from colangevin.lab.models import mlp
 from colangevin.lab.runner import datasets
-from colangevin.lab.runner.experiment import Experiment, Job, Settings, seeds_of
-from colangevin.lab.runner.job_log import Log
 
 FULL: dict[str, Any] = {
     "runs": 10,
@@ -88,7 +87,7 @@ class Data(NamedTuple):
     test_targets: Tensor
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """Two methods from one start (3.3 to 3.5), three lines (6.1A), and lines by layer (6.17)."""
     shared = {key: settings[key] for key in ("scale", "seed", "runs", "points")}
     images = {
@@ -127,10 +126,10 @@ def jobs(settings: Settings) -> list[Job]:
     found["layers-narrow"] = {**shared, **deep, "widths": [narrow] * 6}
     found["layers-wide"] = {**broad, "widths": [wide] * 6}
     found["layers-mixed"] = {**broad, "widths": [wide] * 4 + [max(1, wide // 20)] * 2}
-    return [Job(NAME, name, own) for name, own in found.items()]
+    return [kit.Job(NAME, name, own) for name, own in found.items()]
 
 
-def read_data(settings: Settings, folder: Path | None) -> Data:
+def read_data(settings: kit.Settings, folder: Path | None) -> Data:
     """The data of a job, which its runs share."""
     if settings["task"] == "mnist":
         found = datasets.LOADERS["mnist"](folder)
@@ -149,7 +148,7 @@ def read_data(settings: Settings, folder: Path | None) -> Data:
     return Data(inputs, labels.float(), tests, test_labels.float())
 
 
-def network(settings: Settings) -> nn.Sequential:
+def network(settings: kit.Settings) -> nn.Sequential:
     """A perceptron of the job's widths."""
     image = settings["task"] == "mnist"
     return mlp(784 if image else 2, settings["widths"], 10 if image else 1)
@@ -170,7 +169,7 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def train(
-    settings: Settings, data: Data, seeds: Sequence[int], log: Log
+    settings: kit.Settings, data: Data, seeds: Sequence[int], log: kit.Log
 ) -> dict[str, Ensemble] | None:
     """Train all methods from the same first weights; None if the user wanted an end."""
     saved = log.load() or {"done": {}, "ensemble": None}
@@ -197,7 +196,7 @@ def _state(found: Mapping[str, Ensemble], ensemble: Ensemble) -> dict[str, Any]:
     return {"done": done, "ensemble": ensemble.state_dict()}
 
 
-def _make(settings: Settings, method: Mapping[str, Any], seeds: Sequence[int]) -> Ensemble:
+def _make(settings: kit.Settings, method: Mapping[str, Any], seeds: Sequence[int]) -> Ensemble:
     if method.get("again"):
         return AdamEnsemble(
             lambda seed: _first(settings, seed - OTHER),
@@ -213,16 +212,16 @@ def _make(settings: Settings, method: Mapping[str, Any], seeds: Sequence[int]) -
     )
 
 
-def _first(settings: Settings, seed: int) -> nn.Module:
+def _first(settings: kit.Settings, seed: int) -> nn.Module:
     """The network that an ensemble makes for a seed."""
     torch.manual_seed(seed)
     return network(settings)
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train, and evaluate the lines of all runs."""
     settings = job.settings
-    data, seeds = read_data(settings, log.data), seeds_of(settings)
+    data, seeds = read_data(settings, log.data), kit.seeds_of(settings)
     trained = train(settings, data, seeds, log)
     if trained is None:
         return
@@ -260,13 +259,13 @@ def apart(model: nn.Module, start: Any, one: Any, two: Any) -> float:
     return relative_distance(model, one, two) / relative_distance(model, one, start)
 
 
-def _at_once(settings: Settings) -> int:
+def _at_once(settings: kit.Settings) -> int:
     """Networks that are evaluated at once: fewer of the large ones."""
     return 4 if max(settings["widths"]) > 200 else 16
 
 
 def lines_of(
-    settings: Settings, starts: Sequence[Any], ends: Mapping[str, Sequence[Any]]
+    settings: kit.Settings, starts: Sequence[Any], ends: Mapping[str, Sequence[Any]]
 ) -> dict[str, Line]:
     """The lines of every run, named ``line/run``."""
     found = {}
@@ -290,7 +289,7 @@ def lines_of(
 
 
 def surface(
-    settings: Settings,
+    settings: kit.Settings,
     model: nn.Module,
     starts: Sequence[Any],
     ends: Mapping[str, Sequence[Any]],
@@ -316,7 +315,7 @@ def surface(
     return {"first": first, "second": second, "heights": heights[0].tolist(), "rising": rising}
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="the loss along lines between first and last weights, on MNIST and on spirals",
     phrase="the loss along lines of weights",

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colangevin.diagnostics import LossPath
-from colangevin.lab.claims.comparing import Measured, ahead, inside, most, number, within
-from colangevin.lab.claims.curves import COLORS, STYLES, band, plain_logarithms, say_bands
-from colangevin.lab.claims.significance import paired
-from colangevin.lab.runner.experiment import Claim, Table
-from colangevin.lab.runner.records import Record, Records, mean_std
+from colangevin.lab import kit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +44,7 @@ def by_line(paths: Mapping[str, LossPath]) -> dict[str, Any]:
     return found
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Lines of all jobs, and the surfaces."""
     from matplotlib.figure import Figure
 
@@ -62,7 +58,7 @@ def figures(records: Records) -> dict[str, Figure]:
         for axis, (job, record) in zip(axes, chosen.items(), strict=True):
             _lines(axis, record)
             axis.set_title(TITLES[job])
-        say_bands(figure)
+        kit.say_bands(figure)
         found[part] = figure
     surfaces = {job: r for job, r in records.items() if r.final.get("surface")}
     if surfaces:
@@ -70,25 +66,25 @@ def figures(records: Records) -> dict[str, Figure]:
     return found
 
 
-def _lines(axis: Any, record: Record) -> None:
+def _lines(axis: Any, record: kit.Record) -> None:
     draw_lines(axis, {WORDS.get(name, name): own for name, own in record.final["paths"].items()})
 
 
 def draw_lines(axis: Any, paths: Mapping[str, Mapping[str, Any]]) -> None:
     """Draw losses along lines by name, means over the runs; the whole network is black."""
-    plain_logarithms(axis)
-    looks = itertools.product(STYLES, COLORS)
+    kit.plain_logarithms(axis)
+    looks = itertools.product(kit.STYLES, kit.COLORS)
     for name, own in paths.items():
         losses = np.array(own["losses"], dtype=float).T
         alphas = np.linspace(0, 1, len(losses)).tolist()
         dashes, color = ("--", "black") if name in ("all", "whole") else next(looks)
-        band(axis, alphas, losses, color=color, label=name, linestyle=dashes)
+        kit.band(axis, alphas, losses, color=color, label=name, linestyle=dashes)
     axis.set(xlabel="α: from start to end", ylabel="test loss")
     axis.grid(alpha=0.3)
     axis.legend(fontsize="x-small")
 
 
-def _surfaces(records: Mapping[str, Record]) -> Figure:
+def _surfaces(records: Mapping[str, kit.Record]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.0 * len(records), 4.0), layout="constrained")
@@ -115,12 +111,12 @@ def shapes(own: Mapping[str, Any]) -> str:
     return ", ".join(f"{count} {shape}" for shape, count in counts.items() if count)
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Shapes and heights of all lines."""
     rows = []
     for job, record in records.items():
         for line, own in record.final["paths"].items():
-            heights = Measured("", [float(h or 0.0) for h in own["height"]])
+            heights = kit.Measured("", [float(h or 0.0) for h in own["height"]])
             ends = [losses[0] for losses in own["losses"]]
             rows.append(
                 [
@@ -128,14 +124,14 @@ def table(records: Records) -> Table:
                     WORDS.get(line, line),
                     shapes(own),
                     heights.text(3),
-                    f"{mean_std(ends)[0]:.3f}",
+                    f"{kit.mean_std(ends)[0]:.3f}",
                 ]
             )
     columns = ["network", "line", "shapes", "height of the barrier", "loss at the start"]
-    return Table(columns, rows)
+    return kit.Table(columns, rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What the captions and sections 3.4, 6.1.3 and 6.1.10.6 state."""
     return (
         [c for job in ("methods-mnist", "methods-one") for c in _no_barrier(records, job)]
@@ -147,7 +143,7 @@ def claims(records: Records) -> list[Claim]:
     )
 
 
-def _trigonometric(records: Records) -> list[Claim]:
+def _trigonometric(records: kit.Records) -> list[kit.Claim]:
     """What section 3.4 adds to figure 3.4 without showing it."""
     jobs = {"methods-trigonometric": "trigonometric data", "methods-two": "two turns"}
     if any(job not in records for job in jobs):
@@ -155,28 +151,30 @@ def _trigonometric(records: Records) -> list[Claim]:
     found = []
     for name, word in WORDS.items():
         heights = [
-            Measured(title, [float(h or 0.0) for h in records[job].final["paths"][name]["height"]])
+            kit.Measured(
+                title, [float(h or 0.0) for h in records[job].final["paths"][name]["height"]]
+            )
             for job, title in jobs.items()
         ]
         text = f"height of the barrier to {word}'s solution, 20 nodes"
-        found.append(ahead(text, heights[0], heights[1:], sign=-1, digits=3))
+        found.append(kit.ahead(text, heights[0], heights[1:], sign=-1, digits=3))
     return found
 
 
-def _without(text: str, own: Mapping[str, Any]) -> Claim:
+def _without(text: str, own: Mapping[str, Any]) -> kit.Claim:
     """The claim that lines have no barrier."""
     right = sum(shape in WITHOUT for shape in own["shape"])
-    return most(text, "no barrier", right, len(own["shape"]), shapes(own))
+    return kit.most(text, "no barrier", right, len(own["shape"]), shapes(own))
 
 
-def _with(text: str, own: Mapping[str, Any]) -> Claim:
+def _with(text: str, own: Mapping[str, Any]) -> kit.Claim:
     """The claim that lines have barriers."""
-    heights = Measured("", [float(h or 0.0) for h in own["height"]])
+    heights = kit.Measured("", [float(h or 0.0) for h in own["height"]])
     ours = f"{shapes(own)}; height {heights.text(3)}"
-    return most(text, "barrier", own["shape"].count("barrier"), len(own["shape"]), ours)
+    return kit.most(text, "barrier", own["shape"].count("barrier"), len(own["shape"]), ours)
 
 
-def _no_barrier(records: Records, job: str) -> list[Claim]:
+def _no_barrier(records: kit.Records, job: str) -> list[kit.Claim]:
     if job not in records:
         return []
     paths = records[job].final["paths"]
@@ -185,21 +183,23 @@ def _no_barrier(records: Records, job: str) -> list[Claim]:
         for name, own in paths.items()
     ]
     losses = records[job].final["loss"]
-    ours = "; ".join(f"{WORDS[name]} {Measured('', v).text(3)}" for name, v in losses.items())
-    apart = paired([a - b for a, b in zip(losses["adam"], losses["adlala"], strict=True)])
+    ours = "; ".join(f"{WORDS[name]} {kit.Measured('', v).text(3)}" for name, v in losses.items())
+    apart = kit.paired([a - b for a, b in zip(losses["adam"], losses["adlala"], strict=True)])
     text = f"test losses of Adam and AdLaLa, {TITLES[job]}"
     why = "taken as within 0.05"
-    found.append(Claim(text, "similar", ours, order=within(apart, -0.05, 0.05), why=why))
+    found.append(kit.Claim(text, "similar", ours, order=kit.within(apart, -0.05, 0.05), why=why))
     return found + ([_minima(records[job])] if job == "methods-mnist" else [])
 
 
-def _minima(record: Record) -> Claim:
+def _minima(record: kit.Record) -> kit.Claim:
     """Adam and AdLaLa converge to different minima from the same start."""
     text = "way from Adam's to AdLaLa's solution over the way from the start to Adam's, MNIST"
-    return inside(text, "different minima", Measured("", record.final["apart"]), low=0.5, digits=2)
+    return kit.inside(
+        text, "different minima", kit.Measured("", record.final["apart"]), low=0.5, digits=2
+    )
 
 
-def _two_turns(records: Records) -> list[Claim]:
+def _two_turns(records: kit.Records) -> list[kit.Claim]:
     job = "methods-two"
     if job not in records:
         return []
@@ -210,37 +210,37 @@ def _two_turns(records: Records) -> list[Claim]:
         for name, own in paths.items()
     ]
     heights = {
-        name: Measured(WORDS[name], [float(h or 0.0) for h in own["height"]])
+        name: kit.Measured(WORDS[name], [float(h or 0.0) for h in own["height"]])
         for name, own in paths.items()
     }
     text = "height of the barrier, two turns"
-    found.append(ahead(text, heights["adlala"], [heights["adam"]], digits=3))
+    found.append(kit.ahead(text, heights["adlala"], [heights["adam"]], digits=3))
     reached = {
-        name: Measured(WORDS[name], [100 * float(v) for v in values])
+        name: kit.Measured(WORDS[name], [100 * float(v) for v in values])
         for name, values in record.final["accuracy"].items()
     }
     text = "test accuracy, two turns, 20 nodes, % (thesis: 99 and 98 against 91 and 94)"
-    found.append(ahead(text, reached["adlala"], [reached["adam"]], digits=1))
+    found.append(kit.ahead(text, reached["adlala"], [reached["adam"]], digits=1))
     return found
 
 
-def _saddles(records: Records) -> list[Claim]:
+def _saddles(records: kit.Records) -> list[kit.Claim]:
     found = []
     for job, rising in (("methods-mnist", False), ("methods-two", True)):
         if job not in records or not records[job].final.get("surface"):
             continue
         shares = [100 * value for value in records[job].final["surface"]["rising"]]
         text = "share of the lines of fixed β on the surface with a barrier"
-        text, ours = f"{text}, {TITLES[job]}, %", Measured("", shares)
+        text, ours = f"{text}, {TITLES[job]}, %", kit.Measured("", shares)
         if rising:
-            found.append(inside(text, "saddles", ours, low=25.0, digits=0))
+            found.append(kit.inside(text, "saddles", ours, low=25.0, digits=0))
         else:
             right = shares.count(0.0)
-            found.append(most(text, "monotonic decline", right, len(shares), ours.text(0)))
+            found.append(kit.most(text, "monotonic decline", right, len(shares), ours.text(0)))
     return found
 
 
-def _starts(records: Records) -> list[Claim]:
+def _starts(records: kit.Records) -> list[kit.Claim]:
     found = []
     if "starts-mnist" in records:
         paths = records["starts-mnist"].final["paths"]
@@ -254,17 +254,17 @@ def _starts(records: Records) -> list[Claim]:
         above = [max(losses) - losses[0] for losses in own]
         higher = sum(value > 1e-3 for value in above)
         text = "runs in which the line rises above the first loss by 0.001, two turns, 50-50"
-        found.append(most(text, "all", higher, len(above)))
+        found.append(kit.most(text, "all", higher, len(above)))
         tops = {
-            line: Measured(line, [max(losses) for losses in paths[line]["losses"]])
+            line: kit.Measured(line, [max(losses) for losses in paths[line]["losses"]])
             for line in ("other start to end", "start to end")
         }
         text = "highest loss on the line, two turns, 50-50"
-        found.append(ahead(text, tops["other start to end"], [tops["start to end"]], digits=3))
+        found.append(kit.ahead(text, tops["other start to end"], [tops["start to end"]], digits=3))
     return found
 
 
-def _layers(records: Records) -> list[Claim]:
+def _layers(records: kit.Records) -> list[kit.Claim]:
     found = []
     if "layers-narrow" in records:
         paths = records["layers-narrow"].final["paths"]
@@ -281,17 +281,17 @@ def _layers(records: Records) -> list[Claim]:
         if job in records:
             values = [100 * float(v) for v in records[job].final["accuracy"]["adam"]]
             text = f"test accuracy, {TITLES[job]}, %"
-            found.append(number(text, "100", Measured("", values), digits=1))
+            found.append(kit.number(text, "100", kit.Measured("", values), digits=1))
     return found
 
 
-def _share(text: str, owns: Sequence[Mapping[str, Any]], wanted: bool) -> Claim:
+def _share(text: str, owns: Sequence[Mapping[str, Any]], wanted: bool) -> kit.Claim:
     """The claim that most lines of a run have barriers, or that none of them has one."""
     runs = [[own["shape"][run] for own in owns] for run in range(len(owns[0]["shape"]))]
     lines = [shape for shapes_ in runs for shape in shapes_]
     ours = f"{lines.count('barrier')} of {len(lines)} lines have a barrier"
     if wanted:
         right = sum(run.count("barrier") > len(run) / 2 for run in runs)
-        return most(text, "barriers", right, len(runs), ours)
+        return kit.most(text, "barriers", right, len(runs), ours)
     right = sum(set(run) <= set(WITHOUT) for run in runs)
-    return most(text, "no barriers", right, len(runs), ours)
+    return kit.most(text, "no barriers", right, len(runs), ours)

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from colangevin.lab.claims.comparing import CHANCE, Measured, ahead, most, number, undecided
+from colangevin.lab import kit
 from colangevin.lab.experiments.paths.path_findings import shapes
-from colangevin.lab.runner.experiment import YES, Answer, Claim, Table
-from colangevin.lab.runner.records import Records, mean_std
 
 NAME = "residual-paths"
 NETS = {"schemes-resnet": "ResNet", "schemes-vgg": "VGG-11"}
@@ -56,7 +54,7 @@ TITLES = {
 class Found:
     """Trainings of all records by job and name, and measurements of them."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: kit.Records) -> None:
         self._trainings = {
             f"{job}/{name}": own
             for job, record in records.items()
@@ -85,32 +83,32 @@ class Found:
         """Trainings by ``job/name``."""
         return list(self._trainings.items())
 
-    def accuracy(self, key: str) -> Measured:
+    def accuracy(self, key: str) -> kit.Measured:
         """Test accuracies in per cent."""
         return self.measured(key, "test_accuracy", 100.0)
 
-    def measured(self, key: str, quantity: str, factor: float = 1.0) -> Measured:
+    def measured(self, key: str, quantity: str, factor: float = 1.0) -> kit.Measured:
         """One number per run."""
         values = self._trainings[key][quantity]
-        return Measured(label(key), [math.nan if v is None else factor * v for v in values])
+        return kit.Measured(label(key), [math.nan if v is None else factor * v for v in values])
 
-    def training_loss(self, key: str) -> Measured:
+    def training_loss(self, key: str) -> kit.Measured:
         """Mean of the training loss over the epochs: low if the training is fast."""
         curves = [own["train_loss"] for own in self._trainings[key]["curve"]]
-        return Measured(label(key), [math.fsum(curve) / len(curve) for curve in curves])
+        return kit.Measured(label(key), [math.fsum(curve) / len(curve) for curve in curves])
 
-    def with_barrier(self, key: str, measured: Measured) -> Measured:
+    def with_barrier(self, key: str, measured: kit.Measured) -> kit.Measured:
         """Only the runs whose line has a barrier: those that another can go on from.
 
         Without the others, runs of the same seed are in the same place of both lists.
         """
         pairs = zip(measured.values, self.line(key)["shape"], strict=True)
         values = [value for value, shape in pairs if shape == "barrier"]
-        return Measured(f"{measured.label}, with a barrier", values)
+        return kit.Measured(f"{measured.label}, with a barrier", values)
 
     def learnt(self, key: str) -> bool:
         """Whether a training has led above chance, in the mean over its runs."""
-        return mean_std(self.measured(key, "train_accuracy").values)[0] > CHANCE
+        return kit.mean_std(self.measured(key, "train_accuracy").values)[0] > kit.CHANCE
 
     def paths(self, key: str) -> Mapping[str, Any]:
         """Lines by name."""
@@ -122,14 +120,14 @@ class Found:
         found: Mapping[str, Any] = self.paths(key).get(line, {"losses": [], "shape": []})
         return found
 
-    def highest(self, key: str, blocks: Sequence[str] = ()) -> Measured:
+    def highest(self, key: str, blocks: Sequence[str] = ()) -> kit.Measured:
         """The highest barrier among lines of blocks, for each run."""
         chosen = [
             own["height"]
             for line, own in self.paths(key).items()
             if (line in blocks if blocks else is_block(line))
         ]
-        return Measured(label(key), [max(run) for run in zip(*chosen, strict=True)])
+        return kit.Measured(label(key), [max(run) for run in zip(*chosen, strict=True)])
 
 
 def is_block(line: str) -> bool:
@@ -159,7 +157,7 @@ def label(key: str) -> str:
     return f"{block if block == 'all' else block.upper()} from random labels, WD {decay}"
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Table 6.1 with numbers: what was changed, the shape of the whole line, and the accuracy."""
     rows, found = [], Found(records)
     for key, own in found.items():
@@ -170,15 +168,17 @@ def table(records: Records) -> Table:
                 key.partition("/")[0],
                 found.title(key),
                 found.accuracy(key).text(1),
-                f"{mean_std(found.measured(key, 'train_accuracy', 100.0).values)[0]:.1f}",
+                f"{kit.mean_std(found.measured(key, 'train_accuracy', 100.0).values)[0]:.1f}",
                 shapes(whole) if whole else "–",
-                f"{mean_std(heights)[0]:.3f}" if heights else "–",
-                f"{mean_std(found.measured(key, 'distance').values)[0]:.2f}",
+                f"{kit.mean_std(heights)[0]:.3f}" if heights else "–",
+                f"{kit.mean_std(found.measured(key, 'distance').values)[0]:.2f}",
                 _blocks_with_barriers(own["paths"]),
             ]
         )
     columns = ["job", "training", "test accuracy, %", "training accuracy, %", "shapes"]
-    return Table([*columns, "height", "distance (6.3)", "blocks with a barrier in most runs"], rows)
+    return kit.Table(
+        [*columns, "height", "distance (6.3)", "blocks with a barrier in most runs"], rows
+    )
 
 
 def _blocks_with_barriers(paths: Mapping[str, Any]) -> str:
@@ -189,7 +189,7 @@ def _blocks_with_barriers(paths: Mapping[str, Any]) -> str:
     return ", ".join(found) or "none"
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What section 6.1 states, as far as the records can tell."""
     found = Found(records)
     parts = (_schemes_claims, _steps, _decays, _blocks, _starts, _resets, _data, _models)
@@ -197,21 +197,21 @@ def claims(records: Records) -> list[Claim]:
     return made + _with_reason(_pretrained(found), "a MobileNetV2 for the ResNets")
 
 
-def _with_reason(claims: Sequence[Claim], reason: str) -> list[Claim]:
+def _with_reason(claims: Sequence[kit.Claim], reason: str) -> list[kit.Claim]:
     """Claims with a reason before their own."""
     return [replace(c, why="; ".join(filter(None, (reason, c.why)))) for c in claims]
 
 
-def _higher(found: Found, text: str, best: str, *others: str) -> list[Claim]:
+def _higher(found: Found, text: str, best: str, *others: str) -> list[kit.Claim]:
     """The claim that a training has a higher test accuracy than others."""
     if not found.has(best, *others):
         return []
     rest = [found.accuracy(key) for key in others]
-    claim = ahead(f"test accuracy, {text}, %", found.accuracy(best), rest, digits=1)
+    claim = kit.ahead(f"test accuracy, {text}, %", found.accuracy(best), rest, digits=1)
     return [_unless_idle(found, claim, best, *others)]
 
 
-def _unless_idle(found: Found, claim: Claim, *keys: str) -> Claim:
+def _unless_idle(found: Found, claim: kit.Claim, *keys: str) -> kit.Claim:
     """A claim; no verdict where a network has not learnt anything that could be compared."""
     idle = "; ".join(label(key) for key in keys if not found.learnt(key))
     return claim.incomparable(f"learnt nothing here: {idle}") if idle else claim
@@ -219,18 +219,18 @@ def _unless_idle(found: Found, claim: Claim, *keys: str) -> Claim:
 
 def _shaped(
     found: Found, text: str, key: str, stated: str, wanted: Sequence[str], line: str = "whole"
-) -> list[Claim]:
+) -> list[kit.Claim]:
     """The claim that whole lines have a shape."""
     if not found.has(key):
         return []
     own, text = found.line(key, line), f"line of the whole network, {text}"
     right, runs = sum(shape in wanted for shape in own["shape"]), len(own["shape"])
     if not runs:
-        return [undecided(text, stated, "every run diverged", "n = 0")]
-    return [_unless_idle(found, most(text, stated, right, runs, shapes(own)), key)]
+        return [kit.undecided(text, stated, "every run diverged", "n = 0")]
+    return [_unless_idle(found, kit.most(text, stated, right, runs, shapes(own)), key)]
 
 
-def _schemes_claims(found: Found) -> list[Claim]:
+def _schemes_claims(found: Found) -> list[kit.Claim]:
     """Table 6.2, and table 6.4 of the VGG-11."""
     made = []
     stated = {
@@ -254,7 +254,7 @@ def _schemes_claims(found: Found) -> list[Claim]:
     return made + _higher(found, text, vgg[0], *vgg[1:])
 
 
-def _spared(found: Found, job: str, net: str) -> list[Claim]:
+def _spared(found: Found, job: str, net: str) -> list[kit.Claim]:
     """The advice: a smaller h or no weight decay costs less in blocks without barriers."""
     made = []
     for what, free, barrier in (
@@ -266,15 +266,15 @@ def _spared(found: Found, job: str, net: str) -> list[Claim]:
             continue
         base, spared, hit = [found.accuracy(key).values for key in keys]
         losses = [
-            Measured(where, [b - v for b, v in zip(base, values, strict=True)])
+            kit.Measured(where, [b - v for b, v in zip(base, values, strict=True)])
             for where, values in (("in blocks without barriers", spared), ("with", hit))
         ]
         text = f"accuracy that {what} costs, {net}, points"
-        made.append(ahead(text, losses[0], losses[1:], sign=-1, digits=1))
+        made.append(kit.ahead(text, losses[0], losses[1:], sign=-1, digits=1))
     return made
 
 
-def _steps(found: Found) -> list[Claim]:
+def _steps(found: Found) -> list[kit.Claim]:
     """Figure 6.8."""
     made = []
     wanted = {
@@ -289,11 +289,11 @@ def _steps(found: Found) -> list[Claim]:
     if found.has(*keys):
         for key, value in zip(keys, ("1.03", "0.88", "0.22"), strict=True):
             text = f"relative distance (6.3), {label(key)}"
-            made.append(number(text, value, found.measured(key, "distance")))
+            made.append(kit.number(text, value, found.measured(key, "distance")))
     return made
 
 
-def _decays(found: Found) -> list[Claim]:
+def _decays(found: Found) -> list[kit.Claim]:
     """Figure 6.7."""
     base, none = "schemes-resnet/base", "schemes-resnet/decay-none"
     small, large = "decays/decay-0.0001", "decays/decay-0.002"
@@ -306,7 +306,7 @@ def _decays(found: Found) -> list[Claim]:
     ]
 
 
-def _blocks(found: Found) -> list[Claim]:
+def _blocks(found: Found) -> list[kit.Claim]:
     """Figures 6.1B, 6.9 and 6.18."""
     made = []
     for job, net in NETS.items():
@@ -318,36 +318,38 @@ def _blocks(found: Found) -> list[Claim]:
         stated = "B2, B3, B4.0" if net == "ResNet" else "layers 4 to 10"
         ours = f"in most runs: {_blocks_with_barriers(paths)}"
         text = f"runs with a barrier in any block, {net}"
-        made.append(most(text, stated, right, len(lines[0]) if lines else 0, ours))
+        made.append(kit.most(text, stated, right, len(lines[0]) if lines else 0, ours))
     base, low = "schemes-resnet/base", "schemes-resnet/h-low-barrier"
     if found.has(base, low):
         own = [found.highest(low), found.highest(base)]
-        made.append(ahead("highest barrier of a block, ResNet", own[0], own[1:], sign=-1, digits=3))
+        made.append(
+            kit.ahead("highest barrier of a block, ResNet", own[0], own[1:], sign=-1, digits=3)
+        )
     return made + _governing(found, base)
 
 
-def _governing(found: Found, key: str) -> list[Claim]:
+def _governing(found: Found, key: str) -> list[kit.Claim]:
     """Whether mean and variance alone give the loss along the line of the third block."""
     if not found.has(key) or "BN mean and variance" not in found.paths(key):
         return []
     own = found.paths(key)
     whole = np.array(own["B3"]["losses"] if "B3" in own else own["B2"]["losses"])
     off = [
-        Measured(name, np.abs(np.array(own[name]["losses"]) - whole).mean(axis=1).tolist())
+        kit.Measured(name, np.abs(np.array(own[name]["losses"]) - whole).mean(axis=1).tolist())
         for name in ("BN mean and variance", "convolutions", "BN weights and biases")
     ]
     text = "mean difference from the line of the third block"
-    return [ahead(text, off[0], off[1:], sign=-1, digits=3)]
+    return [kit.ahead(text, off[0], off[1:], sign=-1, digits=3)]
 
 
-def _starts(found: Found) -> list[Claim]:
+def _starts(found: Found) -> list[kit.Claim]:
     """Figures 6.2B, 6.3, 6.5 and table 6.3."""
     none = "schemes-resnet/decay-none"
     every = "random-labels/all-0"
     made = _higher(found, "start from random labels, no WD", none, every)
     if found.has(none, every):
-        own = [Measured(label(key), found.line(key)["height"]) for key in (every, none)]
-        made.append(ahead("height of the barrier, random labels", own[0], own[1:], digits=3))
+        own = [kit.Measured(label(key), found.line(key)["height"]) for key in (every, none)]
+        made.append(kit.ahead("height of the barrier, random labels", own[0], own[1:], digits=3))
     return [
         *made,
         *_random_blocks(found),
@@ -363,7 +365,7 @@ def _starts(found: Found) -> list[Claim]:
     ]
 
 
-def _random_blocks(found: Found) -> list[Claim]:
+def _random_blocks(found: Found) -> list[kit.Claim]:
     """Figures 6.5 and 6.13: one block from random labels; shapes as stated, [block 4, others]."""
     made = []
     for decay, (scratch, *stated) in {
@@ -381,7 +383,7 @@ def _random_blocks(found: Found) -> list[Claim]:
     return made
 
 
-def _from_barrier(found: Found, key: str, train: str, test: str) -> list[Claim]:
+def _from_barrier(found: Found, key: str, train: str, test: str) -> list[kit.Claim]:
     """Figure 6.3 and table 6.3: a start at, before or after the barrier of an earlier run."""
     scratch, text = "barrier-start/scratch", f"start {label(key)}"
     if not found.has(scratch):
@@ -400,13 +402,13 @@ def _from_barrier(found: Found, key: str, train: str, test: str) -> list[Claim]:
         why = "no run without weight decay had a barrier to start from"
         stated = (test, train, "faster")
         return [
-            undecided(name, value, "–", why)
+            kit.undecided(name, value, "–", why)
             for (name, *_), value in zip(quantities, stated, strict=True)
         ]
     made = []
     for name, sign, digits, measure in quantities:
         source = found.with_barrier(scratch, measure(scratch))
-        claim = ahead(name, measure(key), [source], sign=sign, digits=digits)
+        claim = kit.ahead(name, measure(key), [source], sign=sign, digits=digits)
         (claim,) = _with_reason([claim], _trained_starts(found.line(scratch)))
         made.append(_unless_idle(found, claim, key, scratch))
     made += _shaped(found, text, key, "monotone", ["monotone"])
@@ -425,7 +427,7 @@ def _trained_starts(line: Mapping[str, Any]) -> str:
     return f"in {late} of {len(tops)} runs the top of the barrier is the end, where it was trained"
 
 
-def _pretrained(found: Found) -> list[Claim]:
+def _pretrained(found: Found) -> list[kit.Claim]:
     """Figures 6.2A and 6.4, from ImageNet."""
     scratch, taught = "imagenet/mobilenet", "imagenet/mobilenet-imagenet"
     text = "MobileNetV2 from ImageNet"
@@ -441,7 +443,7 @@ def _pretrained(found: Found) -> list[Claim]:
     ]
 
 
-def _resets(found: Found) -> list[Claim]:
+def _resets(found: Found) -> list[kit.Claim]:
     """Figure 6.4, from a trained state."""
     worse = [f"resets/reset-b{n}" for n in (1, 2, 4)]
     text = "one block reset (thesis 92.2 against 91.79, 91.83, 90.97)"
@@ -452,7 +454,7 @@ def _resets(found: Found) -> list[Claim]:
     ]
 
 
-def _some_barriers(found: Found, text: str, keys: Sequence[str]) -> list[Claim]:
+def _some_barriers(found: Found, text: str, keys: Sequence[str]) -> list[kit.Claim]:
     """The claim that some lines of trainings have a barrier."""
     if not found.has(*keys):
         return []
@@ -460,11 +462,11 @@ def _some_barriers(found: Found, text: str, keys: Sequence[str]) -> list[Claim]:
     count = kinds.count("barrier")
     ours, name = f"{count} of {len(kinds)}", f"lines with a barrier, {text}"
     if not count:
-        return [undecided(name, "sometimes", ours, "none was seen")]
-    return [Claim(name, "sometimes", ours, order=Answer(YES, "one is enough"))]
+        return [kit.undecided(name, "sometimes", ours, "none was seen")]
+    return [kit.Claim(name, "sometimes", ours, order=kit.Answer(kit.YES, "one is enough"))]
 
 
-def _data(found: Found) -> list[Claim]:
+def _data(found: Found) -> list[kit.Claim]:
     """Figures 6.6 and 6.15."""
     base, made = "schemes-resnet/base", []
     made += _shaped(found, "20 % of the images", "data/less", "monotone", ["monotone"])
@@ -474,16 +476,16 @@ def _data(found: Found) -> list[Claim]:
         if found.has(base, key):
             own = [found.highest(key, blocks), found.highest(base, blocks)]
             text = f"highest barrier of {'B2 and B3' if blocks else 'a block'}, {label(key)}"
-            made.append(ahead(text, own[0], own[1:], sign=sign, digits=3))
+            made.append(kit.ahead(text, own[0], own[1:], sign=sign, digits=3))
     return made
 
 
-def _models(found: Found) -> list[Claim]:
+def _models(found: Found) -> list[kit.Claim]:
     """Figures 6.10 and 6.19."""
     base, made = "schemes-resnet/base", []
     if found.has(base, "norms/deeper"):
         own = [found.highest("norms/deeper"), found.highest(base)]
-        made.append(ahead("highest barrier of a block, depth", own[0], own[1:], digits=3))
+        made.append(kit.ahead("highest barrier of a block, depth", own[0], own[1:], digits=3))
     made += _higher(found, "depth", "norms/deeper", base)
     for job, net in NETS.items():
         plain = f"norms/{net.lower().partition('-')[0]}-plain"

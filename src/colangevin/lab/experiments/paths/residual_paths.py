@@ -10,6 +10,7 @@ from torch import nn
 
 from colangevin.diagnostics import LossPath
 from colangevin.diagnostics.states import mixed
+from colangevin.lab import kit
 from colangevin.lab.experiments.images import cifar_orthogonal
 from colangevin.lab.experiments.paths.path_findings import by_line
 from colangevin.lab.experiments.paths.residual_findings import NAME, claims, table
@@ -23,10 +24,6 @@ from colangevin.lab.experiments.paths.residual_training import (
     network,
     training_of,
 )
-from colangevin.lab.runner import training
-from colangevin.lab.runner.datasets import LOADERS
-from colangevin.lab.runner.experiment import Experiment, Job, Settings, seeds_of
-from colangevin.lab.runner.job_log import Log
 
 PAPER: dict[str, Any] = {
     "runs": 10,
@@ -135,7 +132,7 @@ IMAGENET: dict[str, dict[str, dict[str, Any]]] = {
 and from these but for one block."""
 
 
-def parts(settings: Settings) -> dict[str, dict[str, dict[str, Any]]]:
+def parts(settings: kit.Settings) -> dict[str, dict[str, dict[str, Any]]]:
     """Trainings by job: each is ``BASE`` with some changes.
 
     Example:
@@ -214,27 +211,29 @@ LONG = ("schemes-resnet", "schemes-vgg", "fixed-steps", "barrier-start")
 """Jobs with ``runs``; the others have ``other_runs``."""
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job for each group of trainings that need one another, the most telling first."""
     shared = {key: value for key, value in settings.items() if key not in (*APART, "imagenet")}
     few = min(settings["runs"], settings["other_runs"])
     long = dict.fromkeys(LONG, settings["runs"])
     long["barrier-start"] *= settings["start_factor"]  # only some of them have a barrier
     found = [
-        Job(NAME, name, {**shared, "runs": long.get(name, few), "trainings": own})
+        kit.Job(NAME, name, {**shared, "runs": long.get(name, few), "trainings": own})
         for name, own in parts(settings).items()
     ]
     for name, trainings in IMAGENET.items() if "imagenet" in settings else ():
-        found.append(Job(NAME, name, {**shared, **settings["imagenet"], "trainings": trainings}))
+        found.append(
+            kit.Job(NAME, name, {**shared, **settings["imagenet"], "trainings": trainings})
+        )
     return found
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Do the trainings of a job one after another, and measure the lines of each."""
     settings = job.settings
     work = Work(settings, cifar_orthogonal.load(settings, log), log.device)
     state = log.load() or {"done": {}, "ends": {}, "run": None}
-    seeds, trainings = seeds_of(settings), settings["trainings"]
+    seeds, trainings = kit.seeds_of(settings), settings["trainings"]
     sources = {own["start"]["from"] for own in trainings.values() if "start" in own}
     for name, own in trainings.items():
         done = state["done"].setdefault(name, [])
@@ -274,11 +273,11 @@ def barriers_of(work: Work, done: Mapping[str, Sequence[Mapping[str, Any]]]) -> 
 
 
 def _one(
-    work: Work, options: Mapping[str, Any], state: dict[str, Any], seed: int, log: Log
+    work: Work, options: Mapping[str, Any], state: dict[str, Any], seed: int, log: kit.Log
 ) -> dict[str, Any] | None:
     """One run of one training: what was measured and the last state; None to stop."""
     own = training_of(work, options, barriers_of(work, state["done"]), seed)
-    current = training.Run(own, seed)
+    current = kit.training.Run(own, seed)
     random = _copy(current.model)
     start = _first_state(current.model, options["start"], state, log)
     if start is None:  # there is no barrier to start from
@@ -310,7 +309,7 @@ def _runs(state: Mapping[str, Any]) -> list[Any]:
 
 
 def _first_state(
-    model: nn.Module, start: Mapping[str, Any] | None, state: Mapping[str, Any], log: Log
+    model: nn.Module, start: Mapping[str, Any] | None, state: Mapping[str, Any], log: kit.Log
 ) -> dict[str, Any] | None:
     """The state that a run begins with; None if there is no barrier to start from."""
     own = _copy(model)
@@ -318,7 +317,7 @@ def _first_state(
         return own
     source, take = start["from"], start["take"]
     if source == "imagenet":
-        return taken(model, LOADERS["mobilenet"](log.data), take)
+        return taken(model, kit.LOADERS["mobilenet"](log.data), take)
     index = len(_runs(state))
     end = state["ends"][source][index]
     if take != "barrier":
@@ -367,11 +366,11 @@ def barrier_place(losses: Sequence[float], offset: float) -> float | None:
 
 
 def _train(
-    current: training.Run,
-    own: training.Training,
+    current: kit.training.Run,
+    own: kit.training.Training,
     curve: list[dict[str, float]],
     state: dict[str, Any],
-    log: Log,
+    log: kit.Log,
 ) -> bool:
     """Train epoch by epoch, until random labels are learnt; whether it came to an end."""
     trainings, runs = log.job.settings["trainings"], log.job.settings["runs"]
@@ -408,7 +407,7 @@ def columns(done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="the loss along lines of residual networks and VGG-11 on CIFAR-10",
     phrase="loss paths of residual networks",

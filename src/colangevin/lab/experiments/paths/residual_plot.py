@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from colangevin.lab.claims.curves import say_bands
+from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned.plot import bars
 from colangevin.lab.experiments.paths.path_findings import draw_lines
 from colangevin.lab.experiments.paths.residual_findings import NETS, Found, is_block, label
-from colangevin.lab.runner.records import Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,7 +74,7 @@ BLOCK_PANELS: dict[str, dict[str, str]] = {
 }
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Lines of whole networks and of blocks, the parts of a block, and accuracies by scheme."""
     found = Found(records)
     drawn: dict[str, Figure] = {}
@@ -132,7 +131,7 @@ def _add(drawn: dict[str, Figure], name: str, panels: Sequence[tuple[str, Any]])
         axis.set_title(title, fontsize="medium")
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
-    say_bands(figure)
+    kit.say_bands(figure)
     drawn[name] = figure
 
 
@@ -151,5 +150,5 @@ def _schemes(found: Found) -> Figure | None:
         low = min(min(m.values) for m in measured)
         axis.set_ylim(bottom=max(0.0, math.floor(low / 5 - 1) * 5))
         axis.set_title(NETS[job])
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure

@@ -13,12 +13,11 @@ from torch.nn import functional
 from torch.optim.lr_scheduler import MultiStepLR
 
 from colangevin.diagnostics import loss_path, relative_distance
+from colangevin.lab import kit
 from colangevin.lab.data import augment
 from colangevin.lab.data.idx import ImageData
 from colangevin.lab.experiments.images.cifar_orthogonal import prepared
 from colangevin.lab.models import VGG11, MobileNetV2, ResNet, resnet
-from colangevin.lab.runner import training
-from colangevin.lab.runner.experiment import Settings
 
 BASE: dict[str, Any] = {
     "net": "resnet",
@@ -52,7 +51,7 @@ class Work:
         device: where networks are.
     """
 
-    settings: Settings
+    settings: kit.Settings
     images: ImageData
     device: torch.device
 
@@ -63,7 +62,9 @@ class Work:
         return (functional.avg_pool2d(found, factor) if factor > 1 else found).to(self.device)
 
 
-def network(settings: Settings, options: Mapping[str, Any], narrow: Collection[int]) -> nn.Module:
+def network(
+    settings: kit.Settings, options: Mapping[str, Any], narrow: Collection[int]
+) -> nn.Module:
     """The network of a training.
 
     Example:
@@ -205,7 +206,7 @@ def training_of(
     options: Mapping[str, Any],
     barriers: Collection[str],
     seed: int,
-) -> training.Training:
+) -> kit.training.Training:
     """What to do for one run: the first weights and the order of images depend on its seed alone.
 
     Args:
@@ -222,12 +223,12 @@ def training_of(
         labels = torch.randint(10, labels.shape, generator=generator)
     epochs = settings["label_epochs" if random else "epochs"]
 
-    def begin() -> training.Parts:
+    def begin() -> kit.training.Parts:
         model = network(settings, options, narrow_layers(options, barriers)).to(work.device)
         optimizer = torch.optim.SGD(groups(model, options, barriers), momentum=0.9)
         thirds = [round(epochs * third / 3) for third in (1, 2)]
         fall = MultiStepLR(optimizer, thirds, gamma=0.1) if options["falling"] else None
-        return training.Parts(model, optimizer, fall)
+        return kit.training.Parts(model, optimizer, fall)
 
     def loss(model: nn.Module, items: Tensor) -> Tensor:
         batch = augmented(images.train_images[items], options["augmentation"])
@@ -236,7 +237,7 @@ def training_of(
     def measure(model: nn.Module) -> dict[str, float]:
         return measure_all(work, model, labels)
 
-    return training.Training(begin, loss, measure, len(labels), settings["batch_size"], epochs)
+    return kit.training.Training(begin, loss, measure, len(labels), settings["batch_size"], epochs)
 
 
 def narrow_layers(options: Mapping[str, Any], barriers: Collection[str]) -> list[int]:
@@ -281,7 +282,7 @@ def score(work: Work, model: nn.Module, images: Tensor, labels: Tensor) -> tuple
 
 def explore(
     work: Work,
-    run: training.Run,
+    run: kit.training.Run,
     start: Mapping[str, Any],
     options: Mapping[str, Any],
     random: Mapping[str, Any],

@@ -12,22 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from colangevin.constraints import Circle
-from colangevin.lab.claims.comparing import answer
-from colangevin.lab.claims.curves import COLORS, band
-from colangevin.lab.claims.significance import paired
+from colangevin.lab import kit
 from colangevin.lab.data import TWO_TURNS
 from colangevin.lab.experiments.posteriors import posterior
 from colangevin.lab.models import mlp
 from colangevin.lab.runner import datasets
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-)
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Record, Records, mean_std
 from colangevin.sampling import rhat, scores
 
 if TYPE_CHECKING:
@@ -83,17 +72,17 @@ class Points(NamedTuple):
     test_labels: Tensor
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per problem and prior, with all temperatures in it."""
     found = []
     for problem, own in PROBLEMS.items():
         for prior, label in PRIORS.items():
             named = {"problem": problem, "prior": prior, "label": f"{problem}, {label}"}
-            found.append(Job(NAME, f"{problem}-{prior}", {**settings, **own, **named}))
+            found.append(kit.Job(NAME, f"{problem}-{prior}", {**settings, **own, **named}))
     return found
 
 
-def points_of(settings: Settings, directory: Path | None) -> Points:
+def points_of(settings: kit.Settings, directory: Path | None) -> Points:
     """The data of a problem."""
     count, tests = settings["train_points"], settings["test_points"]
     if settings["problem"] == "spiral":
@@ -110,7 +99,7 @@ def points_of(settings: Settings, directory: Path | None) -> Points:
     )
 
 
-def arguments(settings: Settings, points: int) -> dict[str, Any]:
+def arguments(settings: kit.Settings, points: int) -> dict[str, Any]:
     """The arguments of a sampling: weights on circles, or free; the rest has a Gaussian prior."""
     names = ("0.weight", "2.weight")
     rules = dict(zip(names, map(Circle, settings["radii"]), strict=True))
@@ -126,7 +115,7 @@ def arguments(settings: Settings, points: int) -> dict[str, Any]:
     }
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Sample at all temperatures at once, one chain per temperature and run, and score."""
     settings = job.settings
     points = points_of(settings, log.data)
@@ -178,7 +167,7 @@ def score(probabilities: Tensor, labels: Tensor) -> dict[str, float]:
     }
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Test NLL and accuracy over T, for each problem."""
     from matplotlib.figure import Figure
 
@@ -191,10 +180,12 @@ def figures(records: Records) -> dict[str, Figure]:
         for row, (key, label) in enumerate(labels.items()):
             axis = axes[row, column]
             scale = 100.0 if key == "accuracy" else 1.0
-            for color, record in zip(COLORS, own, strict=False):
+            for color, record in zip(kit.COLORS, own, strict=False):
                 values = [[scale * v for v in entry] for entry in record.series(key)]
                 name = PRIORS[record.settings["prior"]]
-                band(axis, record.history["factor"], values, color=color, label=name, marker="o")
+                kit.band(
+                    axis, record.history["factor"], values, color=color, label=name, marker="o"
+                )
             axis.axvline(1.0, color="gray", linewidth=1)
             axis.set(xscale="log", xlabel="T (1: Bayes)", ylabel=label)
             axis.grid(alpha=0.3)
@@ -203,58 +194,58 @@ def figures(records: Records) -> dict[str, Figure]:
     return {"temperature": figure}
 
 
-def _means(record: Record, key: str) -> list[float]:
-    return [mean_std(entry)[0] for entry in record.series(key)]
+def _means(record: kit.Record, key: str) -> list[float]:
+    return [kit.mean_std(entry)[0] for entry in record.series(key)]
 
 
-def best(record: Record) -> float:
+def best(record: kit.Record) -> float:
     """T with the lowest test NLL.
 
     Example:
         >>> history = {"factor": [0.1, 1.0], "nll": [[0.3, 0.5], [0.2, 0.9]]}
-        >>> best(Record("a", "b", 0, {}, history=history))
+        >>> best(kit.Record("a", "b", 0, {}, history=history))
         0.1
     """
     values = _means(record, "nll")
     return float(record.history["factor"][values.index(min(values))])
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """NLL, accuracy and calibration error at T = 1 and at the best T."""
     rows = []
     for record in records.values():
         factors = [float(f) for f in record.history["factor"]]
         for factor in sorted({best(record), 1.0} & {*factors}):
             place = factors.index(factor)
-            cells = [f"{mean_std(record.series(key)[place])[0]:.3f}" for key in ("nll", "ece")]
-            right = 100.0 * mean_std(record.series("accuracy")[place])[0]
+            cells = [f"{kit.mean_std(record.series(key)[place])[0]:.3f}" for key in ("nll", "ece")]
+            right = 100.0 * kit.mean_std(record.series("accuracy")[place])[0]
             hat = record.history["rhat"][place]
             known = "" if hat is None else f"{hat:.2f}"
             name = record.settings["label"]
             rows.append([name, f"{factor:g}", cells[0], f"{right:.1f}", cells[1], known])
     columns = ["problem and prior", "T", "test NLL", "test accuracy, %", "calibration error"]
-    return Table([*columns, "R-hat of the loss"], rows)
+    return kit.Table([*columns, "R-hat of the loss"], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """Whether a posterior colder than the Bayes one predicts better."""
     return [_cold(record) for record in records.values() if 1.0 in record.history["factor"]]
 
 
-def _cold(record: Record) -> Claim:
+def _cold(record: kit.Record) -> kit.Claim:
     factors, series = [float(f) for f in record.history["factor"]], record.series("nll")
     bayes, coldest = series[factors.index(1.0)], series[factors.index(best(record))]
-    gain = paired([b - c for b, c in zip(bayes, coldest, strict=True)])
+    gain = kit.paired([b - c for b, c in zip(bayes, coldest, strict=True)])
     ours = f"best T = {best(record):g}, lower by {gain.by:.3f} than at T = 1 ({gain.runs} runs)"
     text = f"test NLL at T < 1 and at T = 1, {record.settings['label']}"
-    return Claim(text, "lower at T < 1", ours, order=answer([gain]))
+    return kit.Claim(text, "lower at T < 1", ours, order=kit.answer([gain]))
 
 
 def _note(values: Sequence[float]) -> str:
     return ", ".join(f"{value:g}" for value in values)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="predictions of posteriors at temperatures around the Bayes one",
     phrase="colder and warmer posteriors",

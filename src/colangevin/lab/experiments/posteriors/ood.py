@@ -9,23 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from colangevin.lab.claims.comparing import Measured, ahead
-from colangevin.lab.claims.curves import COLORS
+from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned.adam import AdamEnsemble
 from colangevin.lab.experiments.posteriors import posterior
 from colangevin.lab.experiments.posteriors.cold import score
 from colangevin.lab.models import mlp
 from colangevin.lab.runner import datasets
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-    seeds_of,
-)
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Records, summary
 from colangevin.sampling import scores
 
 if TYPE_CHECKING:
@@ -63,10 +52,10 @@ MEASURES = {
 }
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One network and deep ensembles in one job; the posterior."""
-    trained = Job(NAME, "ensemble", {**settings, "label": LABELS["ensemble"]})
-    return [trained, Job(NAME, "posterior", {**settings, "label": LABELS["posterior"]})]
+    trained = kit.Job(NAME, "ensemble", {**settings, "label": LABELS["ensemble"]})
+    return [trained, kit.Job(NAME, "posterior", {**settings, "label": LABELS["posterior"]})]
 
 
 def unknowns(probabilities: Tensor) -> dict[str, Tensor]:
@@ -101,7 +90,7 @@ def judged(known: Tensor, unknown: Tensor, labels: Tensor) -> dict[str, Any]:
     return found
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train or sample on Fashion-MNIST; judge on its test images and on those of MNIST."""
     settings = job.settings
     clothes = datasets.LOADERS["fashion-mnist"](log.data)
@@ -127,7 +116,7 @@ def _pixels(images: Tensor) -> Tensor:
     return images.flatten(1).float() / 255
 
 
-def _sampled(settings: Settings, data: tuple[Tensor, Tensor], log: Log) -> Any:
+def _sampled(settings: kit.Settings, data: tuple[Tensor, Tensor], log: kit.Log) -> Any:
     steps = settings["descent"] + settings["warmup"] + settings["draws"] * settings["thin"]
     trace = posterior.sampled(
         log,
@@ -155,9 +144,9 @@ def _sampled(settings: Settings, data: tuple[Tensor, Tensor], log: Log) -> Any:
     return predict, {"tuning": str(trace.tuning)}
 
 
-def _trained(settings: Settings, data: tuple[Tensor, Tensor], log: Log) -> Any:
+def _trained(settings: kit.Settings, data: tuple[Tensor, Tensor], log: kit.Log) -> Any:
     """Deep ensembles, one per run; seconds of work, so that they begin anew after a stop."""
-    first = 1000 * seeds_of(settings)[0]
+    first = 1000 * kit.seeds_of(settings)[0]
     seeds = range(first, first + settings["runs"] * settings["members"])
     ensemble = AdamEnsemble(lambda: mlp(784, [settings["hidden"]], 10), seeds, lr=settings["lr"])
     while ensemble.epochs < settings["epochs"]:
@@ -174,7 +163,7 @@ def _trained(settings: Settings, data: tuple[Tensor, Tensor], log: Log) -> Any:
     return predict, {}
 
 
-def _rows(records: Records) -> dict[str, Any]:
+def _rows(records: kit.Records) -> dict[str, Any]:
     """Final values by method."""
     found: dict[str, Any] = {}
     if "ensemble" in records:
@@ -187,7 +176,7 @@ def _rows(records: Records) -> dict[str, Any]:
     return found
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """AUROC and FPR95 by score and method."""
     from matplotlib.figure import Figure
 
@@ -201,7 +190,7 @@ def figures(records: Records) -> dict[str, Figure]:
                 values = final[f"{kind}_{key}"]
                 name = LABELS[method] if spot == 0 else None
                 x = [spot + 0.2 * (place - 1)] * len(values)
-                axis.plot(x, values, "o", color=COLORS[place], label=name)
+                axis.plot(x, values, "o", color=kit.COLORS[place], label=name)
         axis.set(ylabel=label, xticks=range(len(MEASURES)))
         axis.set_xticklabels([label.replace(" ", "\n") for label in MEASURES.values()])
         axis.grid(alpha=0.3)
@@ -209,23 +198,23 @@ def figures(records: Records) -> dict[str, Figure]:
     return {"unknown": figure}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Scores on Fashion-MNIST, and how well MNIST is told apart."""
     rows = []
     for method, final in _rows(records).items():
         right = [100.0 * value for value in final["accuracy"]]
-        cells = [summary(right, 1), summary(final["nll"], 3), summary(final["ece"], 3)]
+        cells = [kit.summary(right, 1), kit.summary(final["nll"], 3), kit.summary(final["ece"], 3)]
         for key in MEASURES:
             none = method == "single" and key == "information"
-            cells.append("" if none else summary(final[f"auroc_{key}"], 3))
-        cells.append(summary(final["fpr95_entropy"], 3))
+            cells.append("" if none else kit.summary(final[f"auroc_{key}"], 3))
+        cells.append(kit.summary(final["fpr95_entropy"], 3))
         rows.append([LABELS[method], *cells])
     named = [f"AUROC, {label}" for label in MEASURES.values()]
     columns = ["method", "test accuracy, %", "test NLL", "calibration error", *named]
-    return Table([*columns, "FPR95, entropy"], rows)
+    return kit.Table([*columns, "FPR95, entropy"], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """Expected: the posterior is better calibrated, and tells the unknown better apart."""
     found = _rows(records)
     if set(found) != set(LABELS):
@@ -236,13 +225,13 @@ def claims(records: Records) -> list[Claim]:
         ("ece", "calibration error", -1),
         ("auroc_entropy", "AUROC of the entropy", 1),
     ):
-        own = Measured(LABELS["posterior"], found["posterior"][key])
-        others = [Measured(LABELS[name], found[name][key]) for name in ("single", "ensemble")]
-        made.append(ahead(label, own, others, sign=sign, digits=3))
+        own = kit.Measured(LABELS["posterior"], found["posterior"][key])
+        others = [kit.Measured(LABELS[name], found[name][key]) for name in ("single", "ensemble")]
+        made.append(kit.ahead(label, own, others, sign=sign, digits=3))
     return made
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="one network, a deep ensemble and a posterior on Fashion-MNIST, judged on MNIST too",
     phrase="unknown images",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from colangevin.errors import SamplingWarning
-from colangevin.lab.runner.job_log import Log
+from colangevin.lab import kit
 from colangevin.sampling import Trace, sample, scores
 from colangevin.sampling.predictions import Prediction
 
@@ -25,7 +25,7 @@ class Stopped(Exception):
     """The user wants an end."""
 
 
-def sampled(log: Log, name: str, steps: int, *model: Any, **arguments: Any) -> Trace | None:
+def sampled(log: kit.Log, name: str, steps: int, *model: Any, **arguments: Any) -> Trace | None:
     """Sample as a part of a job; None if the user wanted an end.
 
     Draws lie in a folder beside the record while the job runs, so that a job that was stopped or
@@ -55,7 +55,7 @@ def sampled(log: Log, name: str, steps: int, *model: Any, **arguments: Any) -> T
     return trace
 
 
-def tidy(log: Log) -> None:
+def tidy(log: kit.Log) -> None:
     """Delete the draws of a job that is done."""
     for folder in log.directory.glob(f"{log.job.name}.*.trace"):
         shutil.rmtree(folder)

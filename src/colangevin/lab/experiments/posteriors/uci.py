@@ -10,19 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from colangevin.lab import kit
 from colangevin.lab.data import Table as Numbers
 from colangevin.lab.experiments.partitioned.adam import AdamEnsemble
 from colangevin.lab.experiments.posteriors import posterior, uci_findings
 from colangevin.lab.models import mlp
-from colangevin.lab.runner import datasets, ensembles
-from colangevin.lab.runner.experiment import Experiment, Job, Settings, seeds_of
-from colangevin.lab.runner.job_log import Log
+from colangevin.lab.runner import datasets
 from colangevin.sampling import Trace, rhat
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from colangevin.lab.runner.records import Records
 
 NAME = "posterior-uci"
 PAPER: dict[str, Any] = {
@@ -90,18 +88,18 @@ def split(table: Numbers, seed: int, share: float = 0.2) -> Split:
     return Split(*parts)
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """For each table the posterior, and the deep ensemble of the same cost."""
     shared = {key: value for key, value in settings.items() if key != "tables"}
     found = []
     for table, thin in settings["tables"].items():
         for kind, label in (("posterior", "posterior"), ("ensemble", "deep ensemble")):
             own = {"table": table, "thin": thin, "kind": kind, "label": label}
-            found.append(Job(NAME, f"{table}-{kind}", {**shared, **own}))
+            found.append(kit.Job(NAME, f"{table}-{kind}", {**shared, **own}))
     return found
 
 
-def steps_of(settings: Settings) -> int:
+def steps_of(settings: kit.Settings) -> int:
     """Steps of a sampling, as many as planned.
 
     Example:
@@ -113,7 +111,7 @@ def steps_of(settings: Settings) -> int:
     return steps
 
 
-def members_of(settings: Settings) -> int:
+def members_of(settings: kit.Settings) -> int:
     """Members of a deep ensemble that cost as many passes through the data as a sampling.
 
     Example:
@@ -124,12 +122,12 @@ def members_of(settings: Settings) -> int:
     return max(settings["chains"], round(passes / settings["epochs"]))
 
 
-def network(settings: Settings, inputs: int) -> nn.Module:
+def network(settings: kit.Settings, inputs: int) -> nn.Module:
     """μ and s of ``posterior.deviations``, by a small network."""
     return mlp(inputs, settings["hidden"], 2)
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Sample, or train."""
     table = datasets.LOADERS["uci"](log.data)[job.settings["table"]]
     parts = split(table, job.settings["split"])
@@ -139,7 +137,7 @@ def run(job: Job, log: Log) -> None:
 # --- the posterior ------------------------------------------------------------------------------
 
 
-def _sample(settings: Settings, parts: Split, log: Log) -> None:
+def _sample(settings: kit.Settings, parts: Split, log: kit.Log) -> None:
     inputs = parts.train.inputs.shape[1]
     trace = posterior.sampled(
         log,
@@ -179,7 +177,7 @@ def _sample(settings: Settings, parts: Split, log: Log) -> None:
     posterior.tidy(log)
 
 
-def _moved(trace: Trace, settings: Settings) -> int:
+def _moved(trace: Trace, settings: kit.Settings) -> int:
     return trace.tuning.warmup + settings["draws"] * settings["thin"]
 
 
@@ -208,12 +206,12 @@ def _health(trace: Trace, groups: Sequence[Tensor], chains: int) -> dict[str, An
 # --- the deep ensemble --------------------------------------------------------------------------
 
 
-def _train(settings: Settings, parts: Split, log: Log) -> None:
+def _train(settings: kit.Settings, parts: Split, log: kit.Log) -> None:
     """Adam with early stopping: of each member the weights that are best on a held-out part."""
     members, runs = members_of(settings), settings["runs"]
     inputs, targets = parts.train
     held = math.ceil(VALIDATION * len(targets))
-    first = seeds_of({**settings, "runs": runs})[0]
+    first = kit.seeds_of({**settings, "runs": runs})[0]
     seeds = range(1000 * first, 1000 * first + runs * members)
     ensemble = AdamEnsemble(lambda: network(settings, inputs.shape[1]), seeds, lr=settings["lr"])
     best = Best(ensemble, inputs[:held], targets[:held])
@@ -232,7 +230,7 @@ def _train(settings: Settings, parts: Split, log: Log) -> None:
         few=_columns(few),
         members=members,
         passes=members * settings["epochs"],
-        removed=ensembles.removals(ensemble),
+        removed=kit.ensembles.removals(ensemble),
     )
 
 
@@ -274,7 +272,11 @@ class Best:
 
 
 def _fit(
-    ensemble: AdamEnsemble, best: Best, settings: Settings, data: tuple[Tensor, Tensor], log: Log
+    ensemble: AdamEnsemble,
+    best: Best,
+    settings: kit.Settings,
+    data: tuple[Tensor, Tensor],
+    log: kit.Log,
 ) -> bool:
     """Train, from the checkpoint if there is one; False if the user wanted an end."""
     saved = log.load()
@@ -296,7 +298,7 @@ def _fit(
     return True
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Scores, their way over draws and members, and calibration."""
     return {
         "scores": uci_findings.draw_curves(records),
@@ -304,7 +306,7 @@ def figures(records: Records) -> dict[str, Figure]:
     }
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="a sampled posterior and a deep ensemble of the same cost on small regression tables",
     phrase="posteriors and deep ensembles",

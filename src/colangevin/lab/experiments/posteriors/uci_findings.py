@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from colangevin.lab.claims.comparing import Measured, ahead, number
-from colangevin.lab.claims.curves import COLORS, band
+from colangevin.lab import kit
 from colangevin.lab.experiments.posteriors.posterior import LEVELS
-from colangevin.lab.runner.experiment import Claim, Table
-from colangevin.lab.runner.records import Record, Records, summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,12 +21,12 @@ SPREADS = (0.0042, 0.0131)
 NAMES = {"rmse": "RMSE", "nll": "NLL", "nll_moments": "NLL of one Gaussian", "crps": "CRPS"}
 
 
-def tables_of(records: Records) -> list[str]:
+def tables_of(records: kit.Records) -> list[str]:
     """The tables, in their order."""
     return list(dict.fromkeys(record.settings["table"] for record in records.values()))
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Scores of every method, and those of bde's paper."""
     rows = []
     for name in tables_of(records):
@@ -49,21 +46,21 @@ def table(records: Records) -> Table:
                 for label, (rmse, nll) in BDE.items()
             ]
     columns = ["table", "method", *NAMES.values(), "90 % intervals cover", "wall-clock"]
-    return Table(columns, rows)
+    return kit.Table(columns, rows)
 
 
-def _cells(record: Record, values: Any) -> list[str]:
+def _cells(record: kit.Record, values: Any) -> list[str]:
     digits = {"rmse": 4, "crps": 4}
-    found = [summary(values[key], digits.get(key, 3)) for key in NAMES]
+    found = [kit.summary(values[key], digits.get(key, 3)) for key in NAMES]
     place = LEVELS.index(0.9)
-    return [*found, summary([100.0 * own[place] for own in values["coverage"]], 1) + " %"]
+    return [*found, kit.summary([100.0 * own[place] for own in values["coverage"]], 1) + " %"]
 
 
-def _clock(record: Record) -> str:
+def _clock(record: kit.Record) -> str:
     return f"{record.seconds:.0f} s"
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """Better than a deep ensemble of the same cost; as good as bde."""
     found = []
     for name in tables_of(records):
@@ -71,28 +68,28 @@ def claims(records: Records) -> list[Claim]:
         if sampled is None:
             continue
         for key in ("rmse", "nll"):
-            own = Measured("posterior", sampled.values(key))
+            own = kit.Measured("posterior", sampled.values(key))
             if trained is not None:
-                other = Measured("deep ensemble of the same cost", trained.values(key))
+                other = kit.Measured("deep ensemble of the same cost", trained.values(key))
                 text = f"{NAMES[key]} on {name}"
-                found.append(ahead(text, own, [other], sign=-1, digits=3))
+                found.append(kit.ahead(text, own, [other], sign=-1, digits=3))
         if name == "airfoil":
             found += _beside_bde(sampled)
     return found
 
 
-def _beside_bde(sampled: Record) -> list[Claim]:
+def _beside_bde(sampled: kit.Record) -> list[kit.Claim]:
     keys = ("rmse", "nll_moments")
     found = []
     for key, value, spread in zip(keys, BDE["BDE"], SPREADS, strict=True):
         stated = f"{value:.4f} ± {spread:.4f}"
-        own = Measured("posterior", sampled.values(key))
+        own = kit.Measured("posterior", sampled.values(key))
         text = f"{NAMES[key]} on airfoil, beside BDE's"
-        found.append(number(text, stated, own, digits=3))
+        found.append(kit.number(text, stated, own, digits=3))
     return found
 
 
-def draw_curves(records: Records) -> Figure:
+def draw_curves(records: kit.Records) -> Figure:
     """RMSE and NLL over draws and over members."""
     from matplotlib.figure import Figure
 
@@ -110,23 +107,23 @@ def draw_curves(records: Records) -> Figure:
     return figure
 
 
-def _draw(axis: Any, records: Records, name: str, key: str) -> None:
+def _draw(axis: Any, records: kit.Records, name: str, key: str) -> None:
     for color, kind, count, label in (
-        (COLORS[0], "posterior", "draws", "posterior"),
-        (COLORS[1], "ensemble", "members", "deep ensemble"),
+        (kit.COLORS[0], "posterior", "draws", "posterior"),
+        (kit.COLORS[1], "ensemble", "members", "deep ensemble"),
     ):
         record = records.get(f"{name}-{kind}")
         if record is None:
             continue
         own = [float(value) for value in record.history[count]]
         cost = [_share(record, kind, value, own[-1]) for value in own]
-        band(axis, cost, record.series(key), color=color, label=label, marker=".")
+        kit.band(axis, cost, record.series(key), color=color, label=label, marker=".")
     if name == "airfoil" and key == "rmse":  # the NLL of that paper is that of one Gaussian
         for style, (label, (rmse, _)) in zip((":", "-.", "--"), BDE.items(), strict=True):
             axis.axhline(rmse, color="gray", linestyle=style, linewidth=1, label=f"{label}, bde")
 
 
-def _share(record: Record, kind: str, value: float, last: float) -> float:
+def _share(record: kit.Record, kind: str, value: float, last: float) -> float:
     """Of the cost that has been paid for so many draws or members, in per cent."""
     if kind == "ensemble":
         return 100.0 * value / last
@@ -135,7 +132,7 @@ def _share(record: Record, kind: str, value: float, last: float) -> float:
     return 100.0 * (before + value * thin) / (before + last * thin)
 
 
-def draw_calibration(records: Records) -> Figure:
+def draw_calibration(records: kit.Records) -> Figure:
     """How many targets lie in central intervals."""
     from matplotlib.figure import Figure
 
@@ -144,12 +141,12 @@ def draw_calibration(records: Records) -> Figure:
     axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
     for axis, name in zip(axes, names, strict=True):
         axis.plot([0, 1], [0, 1], color="gray", linewidth=1)
-        for color, kind in zip(COLORS, ("posterior", "ensemble"), strict=False):
+        for color, kind in zip(kit.COLORS, ("posterior", "ensemble"), strict=False):
             record = records.get(f"{name}-{kind}")
             if record is None:
                 continue
             shares = list(zip(*record.final["coverage"], strict=True))
-            band(axis, LEVELS, shares, color=color, label=record.settings["label"], marker=".")
+            kit.band(axis, LEVELS, shares, color=color, label=record.settings["label"], marker=".")
         axis.set(xlabel="level of the interval", title=name, aspect="equal")
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="share of test targets inside")

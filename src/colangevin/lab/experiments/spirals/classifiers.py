@@ -9,20 +9,9 @@ import torch
 
 from colangevin.diagnostics.weights import largest_weight
 from colangevin.ensemble import Ensemble
-from colangevin.lab.claims.comparing import Quantity, lead
+from colangevin.lab import kit
 from colangevin.lab.experiments.spirals import regions, spiral
 from colangevin.lab.experiments.spirals.plot import draw_curves, draw_regions
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-    seeds_of,
-)
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,21 +26,21 @@ REDRAWN = ("sgd", "sgd-wd", "c-sgd")
 """Methods whose comparison the scale draws looks into."""
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method; with ``draws``, some of them again on so many sets of data."""
     shared = {key: value for key, value in settings.items() if key != "draws"}
-    found = [Job(NAME, name, {**shared, **own}) for name, own in spiral.METHODS.items()]
+    found = [kit.Job(NAME, name, {**shared, **own}) for name, own in spiral.METHODS.items()]
     for name in REDRAWN if "draws" in settings else ():
         own = spiral.METHODS[name]
         label = f"{own['label']}, {settings['draws']} sets of data"
-        found.append(Job(NAME, f"draws-{name}", {**settings, **own, "label": label}))
+        found.append(kit.Job(NAME, f"draws-{name}", {**settings, **own, "label": label}))
     return found
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a method as one ensemble."""
     settings = job.settings
-    seeds = seeds_of(settings)
+    seeds = kit.seeds_of(settings)
     points = spiral.draw_points(settings, seeds)
     ensemble = spiral.make(settings, seeds, settings.get("radii"), settings.get("temperature", 0.0))
     if not spiral.train(ensemble, settings, points, log):
@@ -64,23 +53,23 @@ def _final(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any]:
     measured = spiral.measure(ensemble, points)
     largest = [largest_weight(network) for network in spiral.networks(ensemble)]
     return {
-        **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
-        "largest_weight": ensembles.everyone(ensemble, torch.tensor(largest)),
-        "violation": ensembles.everyone(ensemble, ensembles.violations(ensemble)),
-        "removed": ensembles.removals(ensemble),
+        **{name: kit.ensembles.everyone(ensemble, values) for name, values in measured.items()},
+        "largest_weight": kit.ensembles.everyone(ensemble, torch.tensor(largest)),
+        "violation": kit.ensembles.everyone(ensemble, kit.ensembles.violations(ensemble)),
+        "removed": kit.ensembles.removals(ensemble),
         "picture": regions.picture(ensemble.member(0).cpu(), points)
         if 0 in ensemble.active
         else None,
     }
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Decision regions of the first run (figure 1), and curves of all (figure 2)."""
-    records = Records(record for record in records.values() if "draws" not in record.settings)
+    records = kit.Records(record for record in records.values() if "draws" not in record.settings)
     return {"regions": draw_regions(records), "curves": draw_curves(records)}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracies and losses after the last epoch."""
     columns = ["method", "test accuracy, %", "test loss", "train accuracy, %", "train loss"]
     rows = []
@@ -96,10 +85,10 @@ def table(records: Records) -> Table:
                 f"{max(record.values('violation')):.0e}" if "radii" in record.settings else "–",
             ]
         )
-    return Table([*columns, "largest weight", "violation"], rows)
+    return kit.Table([*columns, "largest weight", "violation"], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """The orderings that the paper states; figure 2 has no numbers."""
     found = []
     for better in ("c-sgd", "c-sgld"):
@@ -113,7 +102,7 @@ def claims(records: Records) -> list[Claim]:
     return found
 
 
-def _by_draw(records: Records, better: str, worse: str, quantity: Quantity) -> str:
+def _by_draw(records: kit.Records, better: str, worse: str, quantity: kit.Quantity) -> str:
     """How often a method is ahead where several runs share their data."""
     first, second = (records.get(f"draws-{name}") for name in (better, worse))
     if first is None or second is None:
@@ -121,7 +110,7 @@ def _by_draw(records: Records, better: str, worse: str, quantity: Quantity) -> s
     count = min(first.settings["draws"], first.settings["runs"])
     own, other = quantity.of(first), quantity.of(second)
     leads = [
-        lead(
+        kit.lead(
             own._replace(values=own.values[k::count]),
             other._replace(values=other.values[k::count]),
             quantity.sign,
@@ -137,7 +126,7 @@ def _by_draw(records: Records, better: str, worse: str, quantity: Quantity) -> s
     )
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="five methods on the two-turn spiral: decision regions, loss and accuracy",
     phrase="five methods on the two-turn spiral",

@@ -8,12 +8,9 @@ import torch
 
 from colangevin.diagnostics.boundary import NONE, boundary_curvature
 from colangevin.ensemble import Ensemble
+from colangevin.lab import kit
 from colangevin.lab.experiments.spirals import curvature_table, spiral
 from colangevin.lab.experiments.spirals.curvature_table import cells, runs_of, total
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import Claim, Experiment, Job, Settings, Table
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,12 +26,12 @@ PAPER = {
 """Mean, standard deviation and largest curvature in table 1."""
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method, with the settings of the classifiers' job."""
-    return [Job(NAME, name, {**settings, **own}) for name, own in spiral.METHODS.items()]
+    return [kit.Job(NAME, name, {**settings, **own}) for name, own in spiral.METHODS.items()]
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Measure the trained networks of the classifiers' run, or train them."""
     settings = job.settings
     ready = spiral.trained(log, settings.get("radii"), settings.get("temperature", 0.0))
@@ -42,10 +39,12 @@ def run(job: Job, log: Log) -> None:
         return
     found = curvatures(ready[0], settings, log)
     if found is not None:
-        log.finish(curvature=found, removed=ensembles.removals(ready[0]))
+        log.finish(curvature=found, removed=kit.ensembles.removals(ready[0]))
 
 
-def curvatures(ensemble: Ensemble, settings: Settings, log: Log) -> list[list[float]] | None:
+def curvatures(
+    ensemble: Ensemble, settings: kit.Settings, log: kit.Log
+) -> list[list[float]] | None:
     """The curvature of every network, without points for a removed one; None to make an end."""
     grid = 1000 if settings["scale"] != "smoke" else 100
     found = spiral.examined(ensemble, log, lambda net: list(boundary_curvature(net, grid=grid)))
@@ -55,7 +54,7 @@ def curvatures(ensemble: Ensemble, settings: Settings, log: Log) -> list[list[fl
     return [by_member.get(member, list(NONE)) for member in range(len(ensemble.seeds))]
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Mean curvature of each run, beside the paper's mean."""
     from matplotlib.figure import Figure
 
@@ -80,16 +79,16 @@ def figures(records: Records) -> dict[str, Figure]:
     return {"curvature": figure}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Table 1, medians first, with the paper's values."""
     rows = []
     for job, record in records.items():
         points = f"{total(runs_of(record)).points:,}"
         rows.append([record.settings["label"], points, *cells(record, PAPER[job])])
-    return Table(["method", "points", *curvature_table.COLUMNS], rows)
+    return kit.Table(["method", "points", *curvature_table.COLUMNS], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """Circles make boundaries smoother, and so does noise; the numbers of table 1."""
     stated = [("c-sgd", "sgd"), ("c-sgd", "sgd-wd"), ("sgld", "sgd"), ("sgd-wd", "sgd")]
     stated += [("c-sgld", other) for other in PAPER if other != "c-sgld"]
@@ -98,7 +97,7 @@ def claims(records: Records) -> list[Claim]:
     return [*found, curvature_table.numbers(records, PAPER)]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="curvature of the boundaries of the two-turn spiral's classifiers",
     phrase="curvature of decision boundaries",

@@ -9,9 +9,7 @@ from statistics import fmean, median, quantiles
 from typing import TypeAlias
 
 from colangevin.diagnostics.boundary import NONE, Curvature
-from colangevin.lab.claims.comparing import Measured, ahead
-from colangevin.lab.runner.experiment import NOT_COMPARABLE, Answer, Claim
-from colangevin.lab.runner.records import Record
+from colangevin.lab import kit
 
 Numbers: TypeAlias = tuple[float, float, float]
 """Mean, standard deviation and largest curvature, as the paper's tables have them."""
@@ -30,18 +28,18 @@ NOTE = (
 WHY = "single points and the grid make these numbers; medians and quartiles are in the table"
 
 
-def runs_of(record: Record) -> list[Curvature]:
+def runs_of(record: kit.Record) -> list[Curvature]:
     """The curvature of every run that has a boundary.
 
     Example:
         >>> found = {"curvature": [[2, 3.0, 5.0, 2.0], [0, 0.0, 0.0, 0.0]]}
-        >>> [run.mean for run in runs_of(Record("a", "b", 0, {}, final=found))]
+        >>> [run.mean for run in runs_of(kit.Record("a", "b", 0, {}, final=found))]
         [1.5]
     """
     return [run for run in _all_runs(record) if run.points]
 
 
-def _all_runs(record: Record) -> list[Curvature]:
+def _all_runs(record: kit.Record) -> list[Curvature]:
     return [Curvature(int(points), *sums) for points, *sums in record.final.get("curvature", [])]
 
 
@@ -50,7 +48,7 @@ def total(runs: list[Curvature]) -> Curvature:
     return sum(runs, start=NONE)
 
 
-def typical(record: Record) -> float:
+def typical(record: kit.Record) -> float:
     """The median of the runs' mean curvatures, which a few points cannot make; NaN without runs."""
     means = [run.mean for run in runs_of(record)]
     return median(means) if means else math.nan
@@ -76,7 +74,7 @@ COLUMNS += ["std of all points", "mean of the runs' std", "max", "tail index"]
 COLUMNS += ["paper: mean", "std", "max"]
 
 
-def cells(record: Record, paper: Numbers) -> list[str]:
+def cells(record: kit.Record, paper: Numbers) -> list[str]:
     """What the columns of ``COLUMNS`` have for a record."""
     runs = runs_of(record)
     theirs = [f"{value:.3g}" for value in paper]
@@ -91,21 +89,21 @@ def cells(record: Record, paper: Numbers) -> list[str]:
     return [*ours, "–" if math.isnan(tail) else f"{tail:.2f}", *theirs]
 
 
-def numbers(records: Mapping[str, Record], paper: Mapping[str, Numbers]) -> Claim:
+def numbers(records: Mapping[str, kit.Record], paper: Mapping[str, Numbers]) -> kit.Claim:
     """All numbers of the paper's table in one sentence: no run can tell."""
     named = [records[job].settings["label"] for job in paper if job in records]
     source = ", ".join(f"{paper[job][0]:g}" for job in paper if job in records)
     ours = ", ".join(f"{total(runs_of(records[job])).mean:.3g}" for job in paper if job in records)
     text = f"mean curvature of all points, with standard deviations and maxima: {', '.join(named)}"
-    return Claim(text, source, ours, number=Answer(NOT_COMPARABLE, WHY))
+    return kit.Claim(text, source, ours, number=kit.Answer(kit.NOT_COMPARABLE, WHY))
 
 
-def less(best: Record, others: Sequence[Record]) -> Claim:
+def less(best: kit.Record, others: Sequence[kit.Record]) -> kit.Claim:
     """The claim that a method has the lowest curvature: the runs' means, one by one."""
     methods = [
-        Measured(record.settings["label"], [run.mean for run in _all_runs(record)])
+        kit.Measured(record.settings["label"], [run.mean for run in _all_runs(record)])
         for record in (best, *others)
     ]
-    claim = ahead("mean curvature of a run", methods[0], methods[1:], sign=-1, exact=True)
+    claim = kit.ahead("mean curvature of a run", methods[0], methods[1:], sign=-1, exact=True)
     listed = "; ".join(f"{r.settings['label']} {typical(r):.3g}" for r in (best, *others))
     return replace(claim, ours=f"medians: {listed}")

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from colangevin.lab.claims.comparing import Measured, ahead, number, spreads
-from colangevin.lab.claims.curves import say_bands
+from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned.partitioned import ACCURACY, LATE_ACCURACY, LATE_LOSS
 from colangevin.lab.experiments.partitioned.plot import bars, draw_curves, draw_regions
-from colangevin.lab.runner.experiment import Claim, Table
-from colangevin.lab.runner.records import Record, Records, mean_std
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +19,7 @@ GRIDS = {"grid": "four turns", "three": "three turns"}
 FIGURES = {"regions": "3.9", "grid": "3.10", "three": "3.10", "robust": "3.14", "hybrid": "3.15"}
 
 
-def _part(records: Records, part: str) -> dict[str, Record]:
+def _part(records: kit.Records, part: str) -> dict[str, kit.Record]:
     return {
         job.partition("-")[2]: record
         for job, record in records.items()
@@ -30,7 +27,7 @@ def _part(records: Records, part: str) -> dict[str, Record]:
     }
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figures 3.9, 3.10, 3.14 and 3.15, as far as their jobs are done."""
     found = {}
     regions = _part(records, "regions")
@@ -49,7 +46,7 @@ def figures(records: Records) -> dict[str, Figure]:
     return found
 
 
-def _region_row(record: Record) -> list[tuple[str, dict[str, Any]]]:
+def _region_row(record: kit.Record) -> list[tuple[str, dict[str, Any]]]:
     steps = record.settings["train_points"] // record.settings["batch_size"]
     shared = record.final["picture"]
     return [
@@ -58,7 +55,7 @@ def _region_row(record: Record) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def _bars(records: Sequence[Record]) -> Figure:
+def _bars(records: Sequence[kit.Record]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(max(6.0, 0.55 * len(records)), 4.4), layout="constrained")
@@ -66,20 +63,18 @@ def _bars(records: Sequence[Record]) -> Figure:
     names = [record.settings["label"] for record in records]
     bars(axis, names, [LATE_ACCURACY.of(record).values for record in records], LATE_ACCURACY.label)
     axis.set(ylim=(40, 101))
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure
 
 
-def _robust(records: Sequence[Record]) -> Figure:
+def _robust(records: Sequence[kit.Record]) -> Figure:
     """Variance over the runs, and mean, over the steps."""
     from matplotlib.figure import Figure
 
-    from colangevin.lab.claims.curves import COLORS
-
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for color, record in zip(COLORS, records, strict=False):
-        series = [mean_std(100 * v for v in row) for row in record.series("test_accuracy")]
+    for color, record in zip(kit.COLORS, records, strict=False):
+        series = [kit.mean_std(100 * v for v in row) for row in record.series("test_accuracy")]
         line = {"color": color, "label": record.settings["label"]}
         left.plot(record.history["step"], [std**2 for _, std, _ in series], **line)
         right.plot(record.history["step"], [mean for mean, _, _ in series], **line)
@@ -91,7 +86,7 @@ def _robust(records: Sequence[Record]) -> Figure:
     return figure
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Accuracy and loss of every job."""
     rows = [
         [
@@ -104,10 +99,10 @@ def table(records: Records) -> Table:
         for record in records.values()
     ]
     columns = ["figure", "method", ACCURACY.label, LATE_ACCURACY.label, LATE_LOSS.label]
-    return Table(columns, rows)
+    return kit.Table(columns, rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What the captions and section 3.6 state."""
     return (
         _on_regions(_part(records, "regions"))
@@ -121,7 +116,7 @@ def claims(records: Records) -> list[Claim]:
     )
 
 
-def _on_regions(records: dict[str, Record]) -> list[Claim]:
+def _on_regions(records: dict[str, kit.Record]) -> list[kit.Claim]:
     data, found = "four turns with p = 1, 500 nodes", []
     for name in [n for n in records if n.startswith("adlala") and "adam" in records]:
         both = records[name], records["adam"]
@@ -131,13 +126,13 @@ def _on_regions(records: dict[str, Record]) -> list[Claim]:
         ]
         turned = [[math.nan if v is None else v for v in r.final["turning"]] for r in both]
         pairs = zip(both, turned, strict=True)
-        turns = [Measured(r.settings["label"], values) for r, values in pairs]
+        turns = [kit.Measured(r.settings["label"], values) for r, values in pairs]
         text = f"turning of the boundary per length: {data}"
-        found.append(ahead(text, turns[0], turns[1:], sign=-1, digits=1))
+        found.append(kit.ahead(text, turns[0], turns[1:], sign=-1, digits=1))
     return found
 
 
-def _on_grid(records: dict[str, Record], turns: str) -> list[Claim]:
+def _on_grid(records: dict[str, kit.Record], turns: str) -> list[kit.Claim]:
     found = []
     for own in [r for job, r in records.items() if job.startswith("adlala")]:
         for kind, word in (("sgld", "any SGD or SGLD"), ("adam", "any Adam")):
@@ -146,16 +141,16 @@ def _on_grid(records: dict[str, Record], turns: str) -> list[Claim]:
                 rival = max(others, key=lambda one: _level(one.values))
                 name = own.settings["label"]
                 text = f"late test accuracy, {turns}, 100 nodes: {name} > {word}, %"
-                found.append(ahead(text, LATE_ACCURACY.of(own), [rival], digits=1))
+                found.append(kit.ahead(text, LATE_ACCURACY.of(own), [rival], digits=1))
     return found
 
 
 def _level(values: Sequence[float]) -> float:
-    mean = mean_std(values)[0]
+    mean = kit.mean_std(values)[0]
     return mean if math.isfinite(mean) else -math.inf
 
 
-def _on_robustness(records: dict[str, Record]) -> list[Claim]:
+def _on_robustness(records: dict[str, kit.Record]) -> list[kit.Claim]:
     """Variances over the runs, and what the initialisation changes."""
     measured = {name: ACCURACY.of(record) for name, record in records.items()}
     if set(records) != {"sgd", "adam-gaussian", "adam", "lol", "adlala-gaussian", "adlala"}:
@@ -163,31 +158,31 @@ def _on_robustness(records: dict[str, Record]) -> list[Claim]:
     rivals = [measured[name] for name in ("sgd", "adam", "adam-gaussian")]
     text = "spread of the test accuracy over the runs, mean distance from the median, %"
     found = [
-        ahead(text, spreads(measured[name]), [*map(spreads, rivals)], sign=-1, digits=1)
+        kit.ahead(text, kit.spreads(measured[name]), [*map(kit.spreads, rivals)], sign=-1, digits=1)
         for name in ("lol", "adlala", "adlala-gaussian")
     ]
     gaps = []
     for name in ("adam", "adlala"):
         pairs = zip(measured[name].values, measured[f"{name}-gaussian"].values, strict=True)
         runs = [a - b for a, b in pairs]
-        sign = -1 if mean_std(runs)[0] < 0 else 1
-        gaps.append(Measured(measured[name].label.partition(",")[0], [sign * v for v in runs]))
+        sign = -1 if kit.mean_std(runs)[0] < 0 else 1
+        gaps.append(kit.Measured(measured[name].label.partition(",")[0], [sign * v for v in runs]))
     text = "test accuracy depends on the initialisation: difference of the two first weights, %"
-    found.append(ahead(text, gaps[0], gaps[1:], digits=1))
-    return [*found, ahead("mean test accuracy, %", measured["adlala"], rivals, digits=1)]
+    found.append(kit.ahead(text, gaps[0], gaps[1:], digits=1))
+    return [*found, kit.ahead("mean test accuracy, %", measured["adlala"], rivals, digits=1)]
 
 
-def _on_hybrids(records: dict[str, Record]) -> list[Claim]:
+def _on_hybrids(records: dict[str, kit.Record]) -> list[kit.Claim]:
     alone = [LATE_ACCURACY.of(r) for job, r in records.items() if job.startswith("none")]
     mixed = [LATE_ACCURACY.of(r) for job, r in records.items() if not job.startswith("none")]
     if not alone or not mixed:
         return []
-    best_alone: Measured = max(alone, key=lambda one: _level(one.values))
-    best_mixed: Measured = max(mixed, key=lambda one: _level(one.values))
+    best_alone: kit.Measured = max(alone, key=lambda one: _level(one.values))
+    best_mixed: kit.Measured = max(mixed, key=lambda one: _level(one.values))
     text = "late test accuracy, four turns: the best hybrid against the best SGD, %"
     return [
-        ahead(text, best_mixed, [best_alone], digits=1),
-        number(
+        kit.ahead(text, best_mixed, [best_alone], digits=1),
+        kit.number(
             "late test accuracy of the best SGD after 50,000 steps, four turns, %",
             "70",
             best_alone,

@@ -9,19 +9,8 @@ import torch
 from torch import Tensor
 
 from colangevin.diagnostics.boundary import section_gradients
-from colangevin.lab.claims.comparing import Quantity, answer, lead
-from colangevin.lab.claims.curves import COLORS
+from colangevin.lab import kit
 from colangevin.lab.experiments.spirals import spiral
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-)
-from colangevin.lab.runner.job_log import Log, pack, unpack
-from colangevin.lab.runner.records import Record, Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,17 +22,17 @@ EXTENT, GRID = 1.2, 1000
 SHOWN = 250
 """Points of a section that the record keeps."""
 SHARPEST = (
-    Quantity("largest_x", "largest gradient along y = 0", digits=1),
-    Quantity("largest_y", "largest gradient along x = 0", digits=1),
+    kit.Quantity("largest_x", "largest gradient along y = 0", digits=1),
+    kit.Quantity("largest_y", "largest gradient along x = 0", digits=1),
 )
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method, and one per radius of the input layer's circles."""
-    methods = [Job(NAME, name, {**settings, **own}) for name, own in spiral.METHODS.items()]
+    methods = [kit.Job(NAME, name, {**settings, **own}) for name, own in spiral.METHODS.items()]
     fewer = {**settings, "runs": min(settings["runs"], RADIUS_RUNS)}
     radii = [
-        Job(
+        kit.Job(
             NAME,
             f"r0-{radius:g}",
             {
@@ -58,7 +47,7 @@ def jobs(settings: Settings) -> list[Job]:
     return methods + radii
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Measure the trained networks of the classifiers' run, or train them."""
     settings = job.settings
     ready = spiral.trained(log, settings.get("radii"), settings.get("temperature", 0.0))
@@ -66,12 +55,12 @@ def run(job: Job, log: Log) -> None:
         return
     ensemble = ready[0]
     sections = [section_gradients(net, EXTENT, GRID) for net in spiral.networks(ensemble)]
-    final: dict[str, Any] = {"removed": ensembles.removals(ensemble)}
+    final: dict[str, Any] = {"removed": kit.ensembles.removals(ensemble)}
     for name, slopes in zip(("x", "y"), zip(*sections, strict=True), strict=True):
         stacked = torch.stack(slopes)
-        final[f"mean_{name}"] = pack(_thinned(stacked.mean(dim=0)))
-        final[f"average_{name}"] = ensembles.everyone(ensemble, stacked.mean(dim=1))
-        final[f"largest_{name}"] = ensembles.everyone(ensemble, stacked.amax(dim=1))
+        final[f"mean_{name}"] = kit.pack(_thinned(stacked.mean(dim=0)))
+        final[f"average_{name}"] = kit.ensembles.everyone(ensemble, stacked.mean(dim=1))
+        final[f"largest_{name}"] = kit.ensembles.everyone(ensemble, stacked.amax(dim=1))
     log.finish(**final)
 
 
@@ -83,7 +72,7 @@ def _is_radius(job: str) -> bool:
     return job.startswith("r0-")
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Mean gradient along y = 0 by radius and by method, and along x = 0 by method."""
     from matplotlib.figure import Figure
 
@@ -97,8 +86,8 @@ def figures(records: Records) -> dict[str, Figure]:
     places = torch.linspace(-EXTENT, EXTENT, SHOWN)
     for axis, (name, by_radius, title) in zip(axes, panels, strict=True):
         shown = [r for job, r in records.items() if _is_radius(job) is by_radius]
-        for color, record in zip(COLORS, shown, strict=False):
-            values = unpack(record.final[f"mean_{name}"]).float()
+        for color, record in zip(kit.COLORS, shown, strict=False):
+            values = kit.unpack(record.final[f"mean_{name}"]).float()
             axis.plot(places, values, color=color, lw=1.2, label=record.settings["label"])
         axis.set(title=title, xlabel=name, yscale="log", ylim=(1e-2, None))
         axis.grid(alpha=0.3)
@@ -108,17 +97,17 @@ def figures(records: Records) -> dict[str, Figure]:
     return {"gradients": figure}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Mean and largest gradients on the two sections."""
     columns = ["method", "mean along y = 0", "largest", "mean along x = 0", "largest"]
     rows = []
     for job, record in records.items():
         keys = ("average_x", "largest_x", "average_y", "largest_y")
         rows.append([record.settings["label"], *(records.text(job, key, 2) for key in keys)])
-    return Table(columns, rows)
+    return kit.Table(columns, rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """C-SGLD is less sharp than SGD; the radius controls the sharpness."""
     found = []
     if "sgd" in records and "c-sgld" in records:
@@ -129,14 +118,16 @@ def claims(records: Records) -> list[Claim]:
     return found
 
 
-def _growth(records: list[Record]) -> Claim:
+def _growth(records: list[kit.Record]) -> kit.Claim:
     sharpest = SHARPEST[0]
-    leads = [lead(sharpest.of(b), sharpest.of(a)) for a, b in pairwise(records)]
+    leads = [kit.lead(sharpest.of(b), sharpest.of(a)) for a, b in pairwise(records)]
     listed = ", ".join(f"{r.settings['radii'][0]:g}: {sharpest.text(r)}" for r in records)
-    return Claim(f"{sharpest.label} against r₀", "grows with r₀", listed, order=answer(leads))
+    return kit.Claim(
+        f"{sharpest.label} against r₀", "grows with r₀", listed, order=kit.answer(leads)
+    )
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="gradients of the predictions on the two-turn spiral along two sections",
     phrase="gradients of the predictions",

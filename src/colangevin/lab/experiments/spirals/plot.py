@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colangevin.lab.claims.curves import COLORS, band, factor_of, say_bands
+from colangevin.lab import kit
 from colangevin.lab.experiments.spirals import regions
-from colangevin.lab.runner.records import Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOSS_COLORS = {"train_loss": COLORS[0], "test_loss": COLORS[1]}
+LOSS_COLORS = {"train_loss": kit.COLORS[0], "test_loss": kit.COLORS[1]}
 CURVES = {"test_loss": "test loss", "test_accuracy": "test accuracy, %"}
 
 
-def draw_regions(records: Records) -> Figure:
+def draw_regions(records: kit.Records) -> Figure:
     """Figure 1: the first run's regions, points and losses; one column per method."""
     from matplotlib.figure import Figure
 
@@ -33,7 +32,7 @@ def draw_regions(records: Records) -> Figure:
         for key, style in (("train_loss", "--"), ("test_loss", "-")):
             values = np.array(record.series(key))[:, :1]
             line = {"color": LOSS_COLORS[key], "linestyle": style}
-            band(bottom, record.history["epoch"], values, label=key.replace("_", " "), **line)
+            kit.band(bottom, record.history["epoch"], values, label=key.replace("_", " "), **line)
         bottom.set(xlabel="epoch", yscale="log")
         bottom.legend()
     for row, label in enumerate(("training points", "test points", "loss")):
@@ -41,19 +40,19 @@ def draw_regions(records: Records) -> Figure:
     return figure
 
 
-def draw_curves(records: Records) -> Figure:
+def draw_curves(records: kit.Records) -> Figure:
     """Figure 2: test loss and accuracy, mean over the runs with two standard errors."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     for axis, (key, label) in zip(figure.subplots(1, 2), CURVES.items(), strict=True):
-        factor = factor_of(key)
-        for color, record in zip(COLORS, records.values(), strict=False):
+        factor = kit.factor_of(key)
+        for color, record in zip(kit.COLORS, records.values(), strict=False):
             values = factor * np.array(record.series(key))
             epochs, name = record.history["epoch"], record.settings["label"]
-            band(axis, epochs, values, color=color, label=name)
+            kit.band(axis, epochs, values, color=color, label=name)
         axis.set(xlabel="epoch", ylabel=label)
         axis.grid(alpha=0.3)
         axis.legend()
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure

@@ -18,13 +18,9 @@ from torch.nn import functional
 
 from colangevin.constraints import Circle
 from colangevin.ensemble import Ensemble
-from colangevin.lab.claims.comparing import Quantity
+from colangevin.lab import kit
 from colangevin.lab.data import TWO_TURNS, Spiral, Trigonometric
 from colangevin.lab.models import mlp
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import Settings, seeds_of
-from colangevin.lab.runner.job_log import Log, read_tensors
-from colangevin.lab.runner.writing import replacing
 
 PAPER: dict[str, Any] = {
     "runs": 100,
@@ -50,8 +46,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 """The paper's five methods: what differs between them."""
 
-ACCURACY = Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0)
-LOSS = Quantity("test_loss", "test loss", digits=3)
+ACCURACY = kit.Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0)
+LOSS = kit.Quantity("test_loss", "test loss", digits=3)
 HISTORY_POINTS = 50
 
 
@@ -65,7 +61,7 @@ class Points(NamedTuple):
 
 
 def draw_points(
-    settings: Settings,
+    settings: kit.Settings,
     seeds: Sequence[int],
     spiral: Spiral | Trigonometric = TWO_TURNS,
     stream: int = 97,
@@ -103,7 +99,7 @@ def accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
     return ((outputs[:, 0] > 0) == (labels > 0.5)).float().mean()
 
 
-def make(settings: Settings, seeds: Sequence[int], radii: Any, temperature: Any) -> Ensemble:
+def make(settings: kit.Settings, seeds: Sequence[int], radii: Any, temperature: Any) -> Ensemble:
     """An ensemble of the paper's network.
 
     Args:
@@ -128,9 +124,9 @@ def make(settings: Settings, seeds: Sequence[int], radii: Any, temperature: Any)
     )
 
 
-def train(ensemble: Ensemble, settings: Settings, points: Points, log: Log) -> bool:
+def train(ensemble: Ensemble, settings: kit.Settings, points: Points, log: kit.Log) -> bool:
     """Train and measure as the paper does; False if the user wanted an end."""
-    training = ensembles.Training(
+    training = kit.ensembles.Training(
         loss=loss,
         inputs=points.train_inputs,
         targets=points.train_labels,
@@ -140,7 +136,7 @@ def train(ensemble: Ensemble, settings: Settings, points: Points, log: Log) -> b
         measure=lambda members: measure(members, points),
         per_member=True,
     )
-    return ensembles.train(ensemble, training, log)
+    return kit.ensembles.train(ensemble, training, log)
 
 
 def measure(ensemble: Ensemble, points: Points) -> dict[str, Tensor]:
@@ -160,14 +156,14 @@ def networks(ensemble: Ensemble) -> list[nn.Module]:
     return [ensemble.member(index).cpu() for index in ensemble.active]
 
 
-def trained(log: Log, radii: Any, temperature: Any) -> tuple[Ensemble, Points] | None:
+def trained(log: kit.Log, radii: Any, temperature: Any) -> tuple[Ensemble, Points] | None:
     """Train a job's ensemble, or take it from the classifiers' run of the same settings.
 
     Returns:
         The ensemble and its data; None if the user wanted an end.
     """
     settings = log.job.settings
-    seeds = seeds_of(settings)
+    seeds = kit.seeds_of(settings)
     points = draw_points(settings, seeds)
     ensemble = make(settings, seeds, radii, temperature)
     if load_weights(ensemble, settings, log.directory.parent / "spiral-classifiers", log.job.name):
@@ -177,7 +173,7 @@ def trained(log: Log, radii: Any, temperature: Any) -> tuple[Ensemble, Points] |
 
 
 def examined(
-    ensemble: Ensemble, log: Log, examine: Callable[[nn.Module], list[float]]
+    ensemble: Ensemble, log: kit.Log, examine: Callable[[nn.Module], list[float]]
 ) -> list[list[float]] | None:
     """What a function finds in every network that is left, saved now and then.
 
@@ -193,14 +189,14 @@ def examined(
     return found
 
 
-def save_weights(ensemble: Ensemble, settings: Settings, directory: Path, job: str) -> None:
+def save_weights(ensemble: Ensemble, settings: kit.Settings, directory: Path, job: str) -> None:
     """Keep the trained networks for experiments that look at them."""
     content = {"settings": _plain(settings), "ensemble": ensemble.state_dict()}
-    with replacing(directory / f"{job}.weights.pt") as file:
+    with kit.replacing(directory / f"{job}.weights.pt") as file:
         torch.save(content, file)
 
 
-def load_weights(ensemble: Ensemble, settings: Settings, directory: Path, job: str) -> bool:
+def load_weights(ensemble: Ensemble, settings: kit.Settings, directory: Path, job: str) -> bool:
     """Take over networks that were trained with the same settings; False if there are none.
 
     Raises:
@@ -209,12 +205,12 @@ def load_weights(ensemble: Ensemble, settings: Settings, directory: Path, job: s
     path = directory / f"{job}.weights.pt"
     if not path.exists():
         return False
-    content = read_tensors(path, ("settings", "ensemble"))
+    content = kit.read_tensors(path, ("settings", "ensemble"))
     if content["settings"] != _plain(settings):
         return False
     ensemble.load_state_dict(content["ensemble"])
     return True
 
 
-def _plain(settings: Settings) -> dict[str, Any]:
+def _plain(settings: kit.Settings) -> dict[str, Any]:
     return {key: repr(value) for key, value in settings.items() if key != "scale"}

@@ -6,21 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from colangevin.lab.claims.curves import mean_error, plain_logarithms, say_bands
+from colangevin.lab import kit
 from colangevin.lab.experiments.spirals import curvature_table, spiral
 from colangevin.lab.experiments.spirals.curvature import curvatures
 from colangevin.lab.experiments.spirals.curvature_table import cells, runs_of, total, typical
 from colangevin.lab.experiments.spirals.plot import draw_curves
-from colangevin.lab.runner import ensembles
-from colangevin.lab.runner.experiment import (
-    Claim,
-    Experiment,
-    Job,
-    Settings,
-    Table,
-)
-from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,10 +29,10 @@ PAPER = {
 BEST = 5e-5
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job a temperature."""
     return [
-        Job(
+        kit.Job(
             NAME,
             f"tau-{temperature:g}",
             {
@@ -56,7 +46,7 @@ def jobs(settings: Settings) -> list[Job]:
     ]
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs at a temperature and measure their boundaries."""
     settings = job.settings
     ready = spiral.trained(log, settings["radii"], settings["temperature"])
@@ -68,13 +58,13 @@ def run(job: Job, log: Log) -> None:
         return
     measured = spiral.measure(ensemble, points)
     log.finish(
-        **{name: ensembles.everyone(ensemble, values) for name, values in measured.items()},
+        **{name: kit.ensembles.everyone(ensemble, values) for name, values in measured.items()},
         curvature=found,
-        removed=ensembles.removals(ensemble),
+        removed=kit.ensembles.removals(ensemble),
     )
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Figure 4.11, and accuracy and curvature against the temperature."""
     from matplotlib.figure import Figure
 
@@ -83,7 +73,7 @@ def figures(records: Records) -> dict[str, Figure]:
     places = range(len(records))
     labels = [f"{record.settings['temperature']:g}" for record in records.values()]
     values = np.array([spiral.ACCURACY.of(record).values for record in records.values()])
-    left.errorbar(places, *mean_error(values), fmt="o-", capsize=3)
+    left.errorbar(places, *kit.mean_error(values), fmt="o-", capsize=3)
     left.set(ylabel="test accuracy, %")
     means = [total(runs_of(record)).mean for record in records.values()]
     right.plot(places, means, "o-", label="mean of all points")
@@ -92,17 +82,17 @@ def figures(records: Records) -> dict[str, Figure]:
     paper = [PAPER[record.settings["temperature"]][0] for record in records.values()]
     right.plot(places, paper, "s--", color="gray", label="paper: mean")
     right.set(ylabel="mean curvature")
-    plain_logarithms(right)
+    kit.plain_logarithms(right)
     right.legend()
     for axis in (left, right):
         axis.set(xlabel="temperature", xticks=list(places))
         axis.set_xticklabels(labels)
         axis.grid(alpha=0.3)
-    say_bands(figure)
+    kit.say_bands(figure)
     return {"temperature": figure, "curves": draw_curves(records)}
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Table 4.5 with accuracies."""
     rows = []
     for job, record in records.items():
@@ -110,10 +100,10 @@ def table(records: Records) -> Table:
         accuracy = records.text(job, "test_accuracy", 2, 100.0)
         loss = records.text(job, "test_loss", 3)
         rows.append([f"{temperature:g}", accuracy, loss, *cells(record, PAPER[temperature])])
-    return Table(["τ", "test accuracy, %", "test loss", *curvature_table.COLUMNS], rows)
+    return kit.Table(["τ", "test accuracy, %", "test loss", *curvature_table.COLUMNS], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """The best temperature by accuracy and by curvature, and the numbers of table 4.5."""
     by = {record.settings["temperature"]: record for record in records.values()}
     found = []
@@ -125,7 +115,7 @@ def claims(records: Records) -> list[Claim]:
     return [*found, curvature_table.numbers(records, paper)]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="C-SGLD on the two-turn spiral at seven temperatures",
     phrase="C-SGLD at seven temperatures",

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colangevin.lab.claims.comparing import Measured, Quantity, answer, lead, undecided
-from colangevin.lab.runner.experiment import (
-    NO,
-    UNDECIDED,
-    Answer,
-    Claim,
-    Settings,
-    Table,
-)
-from colangevin.lab.runner.records import Record, Records, mean_std
+from colangevin.lab import kit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +17,7 @@ SWEEP, SEEDS, SHORTER = "sweep", "seeds", "shorter"
 """Parts of a history: the search for the lr, new seeds of the best, the same with fewer steps."""
 TRANSFER = "transfer-"
 """How the names of jobs begin that have sweeps at two widths, and nothing else."""
-LOSS = Quantity("valid_loss", "validation loss", digits=4)
+LOSS = kit.Quantity("valid_loss", "validation loss", digits=4)
 
 
 def rows_of(
@@ -73,7 +64,7 @@ def is_there(history: Mapping[str, list[Any]], part: str, steps: int) -> bool:
     return any((row["part"], row["step"]) == (part, steps) for row in _rows(history))
 
 
-def outcome(record: Record) -> dict[str, Any]:
+def outcome(record: kit.Record) -> dict[str, Any]:
     """Best lr by width; losses and seconds of the seeds after their last step."""
     settings, rows = record.settings, _rows(record.history)
     sweeps = {
@@ -87,7 +78,7 @@ def outcome(record: Record) -> dict[str, Any]:
     return found
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Losses over steps and over time, the last loss by lr, and the best lr by width."""
     from colangevin.lab.experiments.text import language_plot
 
@@ -102,7 +93,7 @@ def figures(records: Records) -> dict[str, Figure]:
     return drawn
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Each method at its best lr, beside the same direction on free weights."""
     trained = {name: own for name, own in records.items() if "seconds" in own.final}
     shortest = min((least(own.final["seconds"]) for own in trained.values()), default=math.nan)
@@ -123,19 +114,19 @@ def table(records: Records) -> Table:
         )
     columns = ["method", "best lr", LOSS.label, "lead on the control ± standard error"]
     columns += ["train loss", "seconds", f"loss after {shortest:.0f} s"]
-    return Table([*columns, "loss at ½ and 2 times the best lr, above that of the best"], rows)
+    return kit.Table([*columns, "loss at ½ and 2 times the best lr, above that of the best"], rows)
 
 
-def _below(record: Record, control: Record | None) -> str:
+def _below(record: kit.Record, control: kit.Record | None) -> str:
     if control is None:
         return "–"
     if control.job == record.job:
         return "control"
-    found = lead(LOSS.of(record), LOSS.of(control), LOSS.sign)
+    found = kit.lead(LOSS.of(record), LOSS.of(control), LOSS.sign)
     return found.text(LOSS.digits).strip(" ()")
 
 
-def _around(record: Record) -> str:
+def _around(record: kit.Record) -> str:
     width, steps = record.settings["widths"][-1], record.settings["steps"]
     losses, chosen = swept(record.history, width, steps), best_lr(record)
     rises = []
@@ -145,7 +136,7 @@ def _around(record: Record) -> str:
     return ", ".join(rises)
 
 
-def best_lr(record: Record, width: int | None = None) -> float:
+def best_lr(record: kit.Record, width: int | None = None) -> float:
     """The best lr at a width; by default at that of the seeds."""
     found: Mapping[str, float] = record.final["best_lr"]
     return found[str(width or record.settings["widths"][-1])]
@@ -153,17 +144,17 @@ def best_lr(record: Record, width: int | None = None) -> float:
 
 def least(values: Sequence[float | None]) -> float:
     """The mean of the values that there are."""
-    return mean_std([value for value in values if value is not None])[0]
+    return kit.mean_std([value for value in values if value is not None])[0]
 
 
-def courses(record: Record, part: str = SEEDS) -> dict[str, Any]:
+def courses(record: kit.Record, part: str = SEEDS) -> dict[str, Any]:
     """Steps, seconds and validation losses of a part, one row per mark, one column per run."""
     rows = [row for row in _rows(record.history) if row["part"] == part]
     keys = ("step", "seconds", "valid_loss")
     return {key: np.array([row[key] for row in rows], dtype=float) for key in keys}
 
 
-def loss_after(record: Record, seconds: float) -> float:
+def loss_after(record: kit.Record, seconds: float) -> float:
     """Mean validation loss after some processor time, on a line between two measurements.
 
     The lr has not come down then, unless the run is over.
@@ -173,7 +164,7 @@ def loss_after(record: Record, seconds: float) -> float:
     return float(np.mean([np.interp(seconds, times, losses) for times, losses in runs]))
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """What others state for large networks, as far as these records can tell."""
     found = [
         _order(records, "AdamH at the same steps", "AdamH < Adam", "adam-norm", "adam"),
@@ -196,7 +187,9 @@ def claims(records: Records) -> list[Claim]:
     return [claim for claim in found if claim is not None]
 
 
-def _order(records: Records, what: str, stated: str, first: str, second: str) -> Claim | None:
+def _order(
+    records: kit.Records, what: str, stated: str, first: str, second: str
+) -> kit.Claim | None:
     """A statement on two methods at the same number of steps."""
     if first not in records or second not in records:
         return None
@@ -204,29 +197,31 @@ def _order(records: Records, what: str, stated: str, first: str, second: str) ->
     return _judged(f"{LOSS.label}: {what}", stated, LOSS.of(one), LOSS.of(other), one.settings)
 
 
-def _fewer_steps(records: Records) -> Claim | None:
+def _fewer_steps(records: kit.Records) -> kit.Claim | None:
     """Whether AdamH is no worse than Adam after a part of the steps."""
     if "adam-norm" not in records or "adam" not in records:
         return None
     one, other = records["adam-norm"], records["adam"]
-    short = Measured("AdamH", one.values(f"{SHORTER}_{LOSS.key}"))
+    short = kit.Measured("AdamH", one.values(f"{SHORTER}_{LOSS.key}"))
     what = f"{LOSS.label}: AdamH with {one.settings['shorter']:.0%} of Adam's steps"
     stated = "Adam's loss (4875 of 5625 steps)"
     return _judged(what, stated, short, LOSS.of(other), one.settings)
 
 
-def _judged(text: str, stated: str, one: Measured, other: Measured, settings: Settings) -> Claim:
+def _judged(
+    text: str, stated: str, one: kit.Measured, other: kit.Measured, settings: kit.Settings
+) -> kit.Claim:
     """The answer of a paired t test. That two are equal can be refuted, and not shown."""
-    found = lead(one, other, LOSS.sign)
-    order = answer([found])
+    found = kit.lead(one, other, LOSS.sign)
+    order = kit.answer([found])
     if "=" in stated:
-        order = Answer(NO if found.sure else UNDECIDED, found.said())
+        order = kit.Answer(kit.NO if found.sure else kit.UNDECIDED, found.said())
     ours = "; ".join(f"{own.label} {own.text(LOSS.digits)}" for own in (one, other))
     why = f"lead{found.text(LOSS.digits)}; {_reduced(settings)}"
-    return Claim(text, stated, ours, order=order, why=why)
+    return kit.Claim(text, stated, ours, order=order, why=why)
 
 
-def _moved(record: Record) -> Claim:
+def _moved(record: kit.Record) -> kit.Claim:
     """Whether the best lr of a small width is that of a large one."""
     settings = record.settings
     small, large = settings["widths"]
@@ -234,7 +229,7 @@ def _moved(record: Record) -> Claim:
     losses = swept(record.history, large, settings["steps"])
     cost = losses[ours[0]] - losses[ours[1]]
     at_end = {*ours} & {settings["lrs"][0], settings["lrs"][-1]}
-    return undecided(
+    return kit.undecided(
         f"best lr of {settings['label']} from width {small} to {large}",
         "moves" if record.job == f"{TRANSFER}adam" else "stays",
         f"{ours[0]:g} to {ours[1]:g}; the first costs {cost:+.3f} at width {large}",
@@ -243,6 +238,6 @@ def _moved(record: Record) -> Claim:
     )
 
 
-def _reduced(settings: Settings) -> str:
+def _reduced(settings: kit.Settings) -> str:
     width = " and ".join(map(str, settings["widths"]))
     return f"reduced: {settings['layers']} blocks of width {width}, {settings['steps']} steps"

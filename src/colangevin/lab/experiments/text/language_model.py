@@ -12,14 +12,11 @@ from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
 
 from colangevin.constraints import Circle, Constraint, Orthogonal, Sphere
+from colangevin.lab import kit
 from colangevin.lab.data import Bytes
 from colangevin.lab.experiments.text import language_findings
 from colangevin.lab.experiments.text.language_findings import SEEDS, SHORTER, SWEEP
 from colangevin.lab.models import GPT
-from colangevin.lab.runner import training
-from colangevin.lab.runner.datasets import LOADERS
-from colangevin.lab.runner.experiment import RUNS, Experiment, Job, Settings, seeds_of
-from colangevin.lab.runner.job_log import Log
 from colangevin.optimizers import CoLA, constrain_
 from colangevin.optimizers.directions import Adam, Direction, Polar
 
@@ -40,7 +37,7 @@ GEOMETRIES: dict[str, Constraint | None] = {
 }
 
 LAPTOP: dict[str, Any] = {
-    "runs": 3,
+    "runs": 5,
     "width": 128,
     "layers": 4,
     "context": 64,
@@ -101,10 +98,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "adam-bounded": method("Adam, bounded", "adam", ELEMENTS, "bounded"),
     "polar-bounded": method("Muon, bounded", "polar", MATRICES, "bounded"),
     "adam-orthogonal": method("Adam, orthogonal", "adam", ELEMENTS, "orthogonal"),
-    "polar-orthogonal": method("Muon, orthogonal", "polar", MATRICES[1:4], "orthogonal"),
+    "polar-orthogonal": method("Muon, orthogonal", "polar", MATRICES, "orthogonal"),
     "polar-mixed": method(
         "Muon, orthogonal attention, MLP of fixed norm",
-        *("polar", ANGLES[1:4], "orthogonal", "norm"),
+        *("polar", ANGLES, "orthogonal", "norm"),
         relative=True,
     ),
     "adam-decay": method("AdamW, decay 0.1", "adam", ELEMENTS, "free", decay=0.1),
@@ -144,7 +141,7 @@ class Stretch(NamedTuple):
         return self.part, self.width, self.lr
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method: its sweep, then its seeds; then one per method for its transfer.
 
     Example:
@@ -156,18 +153,22 @@ def jobs(settings: Settings) -> list[Job]:
     found = []
     for name, own in METHODS.items():
         lrs = own["lrs"][: settings.get("lrs")]
-        found.append(Job(NAME, name, {**common, **own, "lrs": lrs, "widths": [settings["width"]]}))
+        found.append(
+            kit.Job(NAME, name, {**common, **own, "lrs": lrs, "widths": [settings["width"]]})
+        )
     for name in TRANSFERRED:
         own = {key: value for key, value in METHODS[name].items() if key != "shorter"}
         own |= {**settings["transfer"], "lrs": own["lrs"][: settings.get("lrs")]}
-        found.append(Job(NAME, f"transfer-{name}", {**common, **own, "runs": 0, "extensions": 0}))
+        found.append(
+            kit.Job(NAME, f"transfer-{name}", {**common, **own, "runs": 0, "extensions": 0})
+        )
     return found
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Sweep the lr of a method at each width; then train new seeds with the best."""
     settings = job.settings
-    text: Bytes = LOADERS[DATA](log.data)
+    text: Bytes = kit.LOADERS[DATA](log.data)
     log.load()
     while (stretch := upcoming(settings, log.record.history)) is not None:
         if not train(settings, text, stretch, log):
@@ -175,7 +176,7 @@ def run(job: Job, log: Log) -> None:
     log.finish(**language_findings.outcome(log.record))
 
 
-def upcoming(settings: Settings, history: Mapping[str, list[Any]]) -> Stretch | None:
+def upcoming(settings: kit.Settings, history: Mapping[str, list[Any]]) -> Stretch | None:
     """What is to be trained next; None where everything is.
 
     A stretch is done once its last step is in the history.
@@ -185,14 +186,14 @@ def upcoming(settings: Settings, history: Mapping[str, list[Any]]) -> Stretch | 
         >>> upcoming(settings | {"extensions": 0}, {})
         Stretch(part='sweep', width=8, lr=0.1, steps=5, seeds=[500])
     """
-    sweep_seeds = [1000 * settings["seed"] + RUNS]
+    sweep_seeds = [1000 * settings["seed"] + kit.RUNS]
     steps = settings["steps"]
     for width in settings["widths"]:
         losses = language_findings.swept(history, width, steps)
         lr = next_lr(settings["lrs"], losses, settings["extensions"])
         if lr is not None:
             return Stretch(SWEEP, width, lr, steps, sweep_seeds)
-    seeds = list(seeds_of(settings))
+    seeds = list(kit.seeds_of(settings))
     best = language_findings.best(losses)
     parts = {SEEDS: steps}
     if "shorter" in settings:
@@ -231,10 +232,10 @@ def next_lr(planned: Sequence[float], losses: Mapping[float, float], more: int) 
     return float(f"{chosen / factor:.6g}") if chosen == min(losses) else None
 
 
-def train(settings: Settings, text: Bytes, stretch: Stretch, log: Log) -> bool:
+def train(settings: kit.Settings, text: Bytes, stretch: Stretch, log: kit.Log) -> bool:
     """Train the runs of a stretch, from where the checkpoint is; return whether they are done."""
     work = language_training(settings, text, stretch, log.device)
-    runs = [training.Run(work, seed) for seed in stretch.seeds]
+    runs = [kit.training.Run(work, seed) for seed in stretch.seeds]
     saved = log.loaded
     if saved is not None and tuple(saved["stretch"]) == stretch.key:
         for run, own in zip(runs, saved["runs"], strict=True):
@@ -259,7 +260,7 @@ def train(settings: Settings, text: Bytes, stretch: Stretch, log: Log) -> bool:
     return True
 
 
-def _share(settings: Settings, log: Log) -> float:
+def _share(settings: kit.Settings, log: kit.Log) -> float:
     """Roughly which share of the job is done, if no lr is added."""
     runs = len(settings["lrs"]) * len(settings["widths"]) + settings["runs"]
     seeds = [len(losses) for losses in log.record.history.get("valid_loss", [])]
@@ -267,8 +268,8 @@ def _share(settings: Settings, log: Log) -> float:
 
 
 def language_training(
-    settings: Settings, text: Bytes, stretch: Stretch, device: torch.device | None = None
-) -> training.Training:
+    settings: kit.Settings, text: Bytes, stretch: Stretch, device: torch.device | None = None
+) -> kit.training.Training:
     """The training of one lr: an epoch is a step, so the lr follows its schedule step by step."""
     context, train = settings["context"], text.train.to(device)
     places = torch.arange(context + 1, device=device)
@@ -279,7 +280,7 @@ def language_training(
         first = torch.randint(len(train) - context, (settings["sequences"], 1))
         return sequence_loss(model, train[first.to(device) + places])
 
-    return training.Training(
+    return kit.training.Training(
         begin=lambda: begin(settings, stretch, device),
         loss=loss,
         measure=lambda model: {"valid_loss": mean_loss(model, valid)},
@@ -291,8 +292,8 @@ def language_training(
 
 
 def begin(
-    settings: Settings, stretch: Stretch, device: torch.device | None = None
-) -> training.Parts:
+    settings: kit.Settings, stretch: Stretch, device: torch.device | None = None
+) -> kit.training.Parts:
     """A network, its optimizer, and the schedule of the lr.
 
     Example:
@@ -311,10 +312,10 @@ def begin(
         group["decoupled_weight_decay"] = settings.get("decay", 0.0)
     others |= {"lr": settings["other_lr"], "direction": Adam(BETAS)}
     optimizer = CoLA([*hidden, others], lr=stretch.lr)
-    return training.Parts(model, optimizer, LambdaLR(optimizer, schedule(stretch.steps)))
+    return kit.training.Parts(model, optimizer, LambdaLR(optimizer, schedule(stretch.steps)))
 
 
-def direction(settings: Settings) -> Direction:
+def direction(settings: kit.Settings) -> Direction:
     """What the hidden matrices go along.
 
     Example:
@@ -359,7 +360,7 @@ def mean_loss(model: nn.Module, sequences: Tensor) -> float:
     return math.fsum(float(sequence_loss(model, p)) * len(p) for p in parts) / len(sequences)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="a small GPT on bytes: directions and constraints, each at its own best learning rate",
     phrase="constraints on a GPT",

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colangevin.lab.claims.curves import COLORS, STYLES, band, say_bands
+from colangevin.lab import kit
 from colangevin.lab.experiments.text import language_findings as findings
-from colangevin.lab.runner.experiment import Settings
-from colangevin.lab.runner.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +19,7 @@ SHOWN = 0.6
 """Nats above the lowest loss that are shown."""
 
 
-def losses(records: Sequence[Record]) -> Figure:
+def losses(records: Sequence[kit.Record]) -> Figure:
     """Validation loss of the seeds against steps and against processor time, a row a direction."""
     figure, axes = _panels(2, 2, sharey=True, sharex="col")
     for row, (direction, title) in zip(axes, FAMILIES.items(), strict=True):
@@ -30,18 +28,18 @@ def losses(records: Sequence[Record]) -> Figure:
                 found = findings.courses(record)
                 times = found[key] if key == "step" else found[key].mean(axis=1)
                 line = {"color": color, "linestyle": style, "label": record.settings["label"]}
-                band(axis, times, found["valid_loss"], **line)
+                kit.band(axis, times, found["valid_loss"], **line)
             axis.set_title(title)
         row[0].set_ylabel("validation loss")
         _legend(row[0])
     axes[1][0].set_xlabel("step")
     axes[1][1].set_xlabel("processor time of the steps, s")
     _zoom(axes[0][0], (findings.courses(record)["valid_loss"] for record in records))
-    say_bands(figure)
+    kit.say_bands(figure)
     return figure
 
 
-def sensitivity(records: Sequence[Record]) -> Figure:
+def sensitivity(records: Sequence[kit.Record]) -> Figure:
     """Last validation loss of each lr over that of the best one, a panel a direction."""
     figure, axes = _panels(1, 2, sharey=True)
     all_losses = []
@@ -59,11 +57,11 @@ def sensitivity(records: Sequence[Record]) -> Figure:
     return figure
 
 
-def transfer(records: Sequence[Record]) -> Figure:
+def transfer(records: Sequence[kit.Record]) -> Figure:
     """Last validation loss against lr at each width, a panel a method; the best has a star."""
     figure, axes = _panels(1, len(records), sharey=True, width=3.0)
     for axis, record in zip(axes[0], records, strict=True):
-        for color, width in zip(COLORS, record.settings["widths"], strict=False):
+        for color, width in zip(kit.COLORS, record.settings["widths"], strict=False):
             lrs, found = _sweep(record, width)
             axis.plot(lrs, found, marker="o", markersize=3, color=color, label=f"width {width}")
             best = int(np.nanargmin(found))
@@ -93,22 +91,22 @@ def _legend(axis: Any) -> None:
         axis.legend(fontsize="small")
 
 
-def _styled(records: Sequence[Record], direction: str) -> Iterable[tuple[Any, Any, Record]]:
+def _styled(records: Sequence[kit.Record], direction: str) -> Iterable[tuple[Any, Any, kit.Record]]:
     """Colour and dashes of each method of a direction: those of its geometry."""
     for record in records:
         if record.settings["direction"] == direction:
             place = _place(record.settings)
-            yield COLORS[place], STYLES[place], record
+            yield kit.COLORS[place], kit.STYLES[place], record
 
 
-def _place(settings: Settings) -> int:
+def _place(settings: kit.Settings) -> int:
     """The last for a method with a geometry that no other has."""
     first, second = settings["geometry"].values()
     alone = first != second or "decay" in settings
     return len(GEOMETRIES) if alone else GEOMETRIES.index(first)
 
 
-def _sweep(record: Record, width: int) -> tuple[Any, Any]:
+def _sweep(record: kit.Record, width: int) -> tuple[Any, Any]:
     """Learning rates in rising order, and the losses."""
     found = findings.swept(record.history, width, record.settings["steps"])
     return np.array(sorted(found)), np.array([found[lr] for lr in sorted(found)])

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from colangevin.constraints import Circle, Constraint
 from colangevin.diagnostics.weights import largest_weight
+from colangevin.lab import kit
 from colangevin.lab.data import batchify, windows
 from colangevin.lab.data.corpora import Corpus
 from colangevin.lab.experiments.text import transformer_findings
@@ -21,10 +22,6 @@ from colangevin.lab.experiments.text.transformer_findings import (
     TITLES,
 )
 from colangevin.lab.models import TransformerLM
-from colangevin.lab.runner import training
-from colangevin.lab.runner.datasets import LOADERS
-from colangevin.lab.runner.experiment import Experiment, Job, Settings, seeds_of
-from colangevin.lab.runner.job_log import Log
 from colangevin.optimizers import CoLA, parameter_groups
 
 NAME = "transformer-circle"
@@ -76,7 +73,7 @@ NOTE = (
 )
 
 
-def jobs(settings: Settings) -> list[Job]:
+def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per dataset and method.
 
     Example:
@@ -95,30 +92,30 @@ def jobs(settings: Settings) -> list[Job]:
             own = {"dataset": dataset, "method": name, **PAPER[dataset], **settings[text]}
             if name == "c-cola-ud":
                 own |= {"friction": FRICTION[dataset], "radii": RADII}
-            found.append(Job(NAME, f"{text}-{name}", {**common, **own, **rows[name]}))
+            found.append(kit.Job(NAME, f"{text}-{name}", {**common, **own, **rows[name]}))
     return found
 
 
-def run(job: Job, log: Log) -> None:
+def run(job: kit.Job, log: kit.Log) -> None:
     """Train all runs of a method on a dataset."""
     settings = job.settings
-    corpus: Corpus = LOADERS[settings["dataset"]](log.data)
+    corpus: Corpus = kit.LOADERS[settings["dataset"]](log.data)
     size = len(corpus.vocabulary)
     work = language_training(settings, corpus, log, lambda: begin(settings, size, log.device))
-    runs = training.train(work, seeds_of(settings), log)
+    runs = kit.training.train(work, kit.seeds_of(settings), log)
     if runs is None:
         return
     log.finish(
-        min_valid_loss=training.extremes(log.record.series("valid_loss"), min),
+        min_valid_loss=kit.training.extremes(log.record.series("valid_loss"), min),
         steps=work.marks[-1],
         largest_weight=[largest_weight(run.model) for run in runs],
-        diverged=training.divergences(runs),
+        diverged=kit.training.divergences(runs),
     )
 
 
 def language_training(
-    settings: Settings, corpus: Corpus, log: Log, begin: Callable[[], training.Parts]
-) -> training.Training:
+    settings: kit.Settings, corpus: Corpus, log: kit.Log, begin: Callable[[], kit.training.Parts]
+) -> kit.training.Training:
     """The training of a language model on a text, measured by its loss on the validation part.
 
     Args:
@@ -130,7 +127,7 @@ def language_training(
     tokens = corpus.train[: settings["train_tokens"]].to(log.device)
     valid = corpus.valid[: settings["valid_tokens"]].to(log.device)
     batches = list(windows(batchify(tokens, settings["batch_tokens"] // ROWS), ROWS))
-    return training.Training(
+    return kit.training.Training(
         begin=begin,
         loss=lambda model, items: batch_loss(model, *batches[int(items)]),
         measure=lambda model: {"valid_loss": mean_loss(model, valid)},
@@ -143,8 +140,8 @@ def language_training(
 
 
 def begin(
-    settings: Settings, vocabulary: int, device: torch.device | None = None
-) -> training.Parts:
+    settings: kit.Settings, vocabulary: int, device: torch.device | None = None
+) -> kit.training.Parts:
     """A network and its optimizer.
 
     Example:
@@ -170,10 +167,10 @@ def begin(
             momentum=settings["momentum"],
             weight_decay=settings.get("weight_decay", 0.0),
         )
-    return training.Parts(model, optimizer)
+    return kit.training.Parts(model, optimizer)
 
 
-def circles(radii: Settings) -> dict[Any, Constraint]:
+def circles(radii: kit.Settings) -> dict[Any, Constraint]:
     """Constraints of all weights; biases have none.
 
     Example:
@@ -213,7 +210,7 @@ def _cut(tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     return windows(batchify(tokens, max(1, min(16, len(tokens) // ROWS))), ROWS)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = kit.Experiment(
     name=NAME,
     title="a transformer language model with weights on circles",
     phrase="language models on circles",

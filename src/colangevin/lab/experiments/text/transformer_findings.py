@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from colangevin.lab.claims.comparing import Quantity, number
-from colangevin.lab.claims.curves import draw_curves
-from colangevin.lab.runner.experiment import UNDECIDED, Answer, Claim, Settings, Table
-from colangevin.lab.runner.records import Record, Records
+from colangevin.lab import kit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,33 +42,33 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 """The rows of tables 2 and 4.4 that only the scale paper has on both texts."""
 
-LOSS = Quantity("min_valid_loss", "minimum validation loss")
+LOSS = kit.Quantity("min_valid_loss", "minimum validation loss")
 
 
-def of_text(records: Records, text: str) -> dict[str, Record]:
+def of_text(records: kit.Records, text: str) -> dict[str, kit.Record]:
     """Records of a text by method; the names of jobs begin with that of the text."""
     own = [record for record in records.values() if record.job.startswith(f"{text}-")]
     return {record.settings["method"]: record for record in own}
 
 
-def figures(records: Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, Figure]:
     """Validation and training losses, one row per text, the longest training first."""
     panels = {"valid_loss": "validation loss", "train_loss": "training loss"}
     present = {text: list(of_text(records, text).values()) for text in reversed(TITLES)}
     present = {text: found for text, found in present.items() if found}
     rows = [(panels, found) for found in present.values()]
     titles = [_title(text, found[0].settings) for text, found in present.items()]
-    return {"losses": draw_curves(rows, titles=titles)}
+    return {"losses": kit.draw_curves(rows, titles=titles)}
 
 
-def _title(text: str, settings: Settings) -> str:
+def _title(text: str, settings: kit.Settings) -> str:
     """What a text is called, with the number of its tokens if it is a part of a dataset."""
     tokens = settings["train_tokens"]
     part = tokens < PAPER[settings["dataset"]]["train_tokens"]
     return TITLES[text] + (f", {tokens:,} tokens" if part else "")
 
 
-def table(records: Records) -> Table:
+def table(records: kit.Records) -> kit.Table:
     """Losses of all methods, next to the paper's."""
     rows = []
     for job, record in records.items():
@@ -90,10 +87,10 @@ def table(records: Records) -> Table:
             ]
         )
     columns = ["data", "method", LOSS.label, "the paper's", "last one", "train loss"]
-    return Table([*columns, "largest weight"], rows)
+    return kit.Table([*columns, "largest weight"], rows)
 
 
-def claims(records: Records) -> list[Claim]:
+def claims(records: kit.Records) -> list[kit.Claim]:
     """The paper's numbers, and their orderings."""
     found = []
     for text, title in TITLES.items():
@@ -101,7 +98,7 @@ def claims(records: Records) -> list[Claim]:
         loss = replace(LOSS, label=f"{LOSS.label}, {title}")
         for method, record in methods.items():
             what = f"{loss.label}: {record.settings['label']}"
-            claim = number(what, f"{stated[method]:.2f}", loss.of(record))
+            claim = kit.number(what, f"{stated[method]:.2f}", loss.of(record))
             found.append(claim.reduced(_reduced(record.settings)))
         pairs = [("c-cola-ud", "sgd-m"), ("c-cola-ud", "sgd-m-fast"), ("sgd-m-wd", "c-cola-ud")]
         for better, worse in pairs:
@@ -110,7 +107,7 @@ def claims(records: Records) -> list[Claim]:
     return found + _not_measured(records)
 
 
-def _not_measured(records: Records) -> list[Claim]:
+def _not_measured(records: kit.Records) -> list[kit.Claim]:
     """The rows of the tables that were not run, in one."""
     measured = {(own.settings["dataset"], own.settings["method"]) for own in records.values()}
     rows = [(d, n) for n in OTHERS for d in PAPER if (d, n) not in measured]
@@ -118,11 +115,11 @@ def _not_measured(records: Records) -> list[Claim]:
         return []
     named = "; ".join(f"{TITLES[d]}, {OTHERS[n]['label']}" for d, n in rows)
     stated = ", ".join(f"{STATED[d][n]:.2f}" for d, n in rows)
-    why = Answer(UNDECIDED, "not run: the scale paper measures them")
-    return [Claim(f"{LOSS.label} of {len(rows)} more rows", stated, "–", number=why, why=named)]
+    why = kit.Answer(kit.UNDECIDED, "not run: the scale paper measures them")
+    return [kit.Claim(f"{LOSS.label} of {len(rows)} more rows", stated, "–", number=why, why=named)]
 
 
-def _reduced(settings: Settings) -> str:
+def _reduced(settings: kit.Settings) -> str:
     whole = settings["train_tokens"] >= PAPER[settings["dataset"]]["train_tokens"]
     if settings["epochs"] >= PAPER_EPOCHS and whole and settings["size"] == 200:
         return ""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.report.reproduction_page import details, page
+from colangevin.lab.report.reproduction_page import details, page, rules
 from colangevin.lab.report.results import read_results, results_of, write_files
 from colangevin.lab.runner.records import Records
 
@@ -31,7 +31,7 @@ def test_page_is_in_step_with_the_records() -> None:
 @pytest.mark.skipif(not PAGE.exists(), reason="no page yet")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_on_the_page(name: str) -> None:
-    assert f"## {name}\n" in PAGE.read_text(encoding="utf-8")
+    assert f"| [{name}](reproduction/{name}.md) |" in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_every_experiment_is_on_the_page(name: str) -> None:
 def test_earlier_noise_is_named_while_a_record_has_it(started: str, said: bool) -> None:
     results = read_results(RESULTS)[0]
     records = [replace(record, started=started) for record in results.records.values()]
-    text = page([results_of(Records(records, results.records.directory))], RESULTS, PAGE)
+    text = rules([results_of(Records(records, results.records.directory))])
     assert ("(#records-with-the-earlier-noise)" in text) is said
     assert ("## Records with the earlier noise" in text) is said
 

@@ -10,9 +10,15 @@ LAB = Path(__file__).parents[2] / "src" / "colangevin" / "lab"
 MODULES = [path for path in sorted(LAB.rglob("*.py")) if path.stem != "__init__"]
 
 
+def name_of(path: Path) -> str:
+    """A file of an experiment has that of its theme before its own: "depth temperature"."""
+    above = [path.parent.name, path.parent.parent.name]
+    return f"{above[0]} {path.stem}" if "experiments" in above else path.stem
+
+
 def test_no_two_modules_have_one_name() -> None:
-    packages = [path.parent.name for path in LAB.rglob("__init__.py")]
-    names = Counter([path.stem for path in MODULES] + packages)
+    packages = [name_of(path.parent) for path in LAB.rglob("__init__.py")]
+    names = Counter([name_of(path) for path in MODULES] + packages)
     assert len(MODULES) > 50
     assert [name for name, count in names.items() if count > 1] == []
 

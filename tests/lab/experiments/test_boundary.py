@@ -209,7 +209,7 @@ def test_the_scale_of_the_thesis_has_its_networks(digits):
     work = boundary.Work(settings, digits, None, {}, 1)
     for name in ("mlp3", "cnn3", "vit3"):
         own = boundary.NINE[name]
-        run = boundary.training.Run(boundary.training_of(work, own, epochs=1), seed=0)
+        run = boundary.kit.training.Run(boundary.training_of(work, own, epochs=1), seed=0)
         run.advance()
         assert run.diverged is None
         group = run.optimizer.param_groups[0]

@@ -145,7 +145,7 @@ def test_sleeping_weights_are_awake_when_they_are_measured(data, tmp_path):
         seen.append(float((model[0].weight == 0).float().mean()))
         return {}
 
-    run = multirate.training.Run(replace(work, measure=measure), seed=0)
+    run = multirate.kit.training.Run(replace(work, measure=measure), seed=0)
     for _ in range(4):
         run.advance()
     assert float((run.model[0].weight == 0).float().mean()) > 0.5

@@ -269,7 +269,7 @@ def test_a_start_from_published_weights(tmp_path, whole, monkeypatch):
     records, data = whole
     weights = MobileNetV2().state_dict()
     weights["features.18.1.bias"].fill_(1.0)  # what the classifier gets is no longer near 0
-    monkeypatch.setitem(residual.LOADERS, "mobilenet", lambda directory: weights)
+    monkeypatch.setitem(residual.kit.LOADERS, "mobilenet", lambda directory: weights)
     settings = residual.EXPERIMENT.settings("smoke", None, 0)
     planned = residual.jobs({**settings, "imagenet": {"pixels": 32, "runs": 1}})
     assert [job.name for job in planned][-2:] == ["imagenet", "imagenet-resets"]

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from colangevin.lab.claims.wording import capital, duration, markdown_table, sentence
+from colangevin.lab.claims.wording import duration, markdown_table, sentence
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.report.results import Results, headline, verdict_counts
+from colangevin.lab.report.results import OWN, Results, headline, verdict_counts
 from colangevin.lab.report.results import found as results_found
 from colangevin.lab.report.verdict_totals import learnt, totals_picture
-from colangevin.lab.runner.experiment import Answer, Claim, Experiment
+from colangevin.lab.runner.experiment import NO, YES, Answer, Claim
 
 INTRODUCTION = """# Reproduction
 
-What the paper and the thesis state, and what this library finds: first what was learnt from the
-whole, then all experiments, then one line per claim. Behind the links are the numbers, pictures,
-settings and reasons. The pages are written by
-`cola report {directory} --page {page}` from the records of the runs, which
+What the paper and the thesis state, and what this library finds. Behind each name are the numbers,
+pictures, settings and reasons; [how a claim is judged]({folder}/{rules}) has
+the rules of the verdicts.
+`cola report {directory} --page {page}` writes these pages from the records of the runs, which
 `cola reproduce` makes; `cola reproduce list` names the experiments, their scales and times.
 """
-RULES = """## How a claim is judged
+RULES = """# How a claim is judged
 
 A claim states a number, an order of methods (or another effect), or both. Each has a verdict.
 
@@ -52,7 +53,7 @@ Values are means over the runs ± one standard deviation; bands and bars in the 
 standard errors. The wall-clock is that of all jobs of an experiment, added up; jobs run at once,
 one per processor.
 
-[Coverage of the sources](coverage.md) lists what of them is covered, partial and missing.
+[Coverage of the sources](../coverage.md) lists what of them is covered, partial and missing.
 """
 
 NEW_NOISE = "2026-11-17"
@@ -65,11 +66,11 @@ On 17 November 2026 the noise became a pure function of seed, parameter and step
 circle got a smallest value. Records on this page that were started before have the earlier noise.
 To see whether this changes results, the two-turn spiral was repeated at the laptop scale: 10 runs,
 2,000 epochs, seed 0. The table compares it with the committed records of
-[spiral-classifiers](#spiral-classifiers) after 2,000 epochs: run by run for the 10 seeds that both
-have, and with all 100 runs. Runs of the same seed have the same data, first weights and batches as
-before. Differences are means ± one standard error. None exceeds 1.1 standard errors. After all
-10,000 epochs, C-SGD has 84.51 ± 4.08 % in the earlier record; the record of τ = 0 in
-[spiral-temperature](#spiral-temperature), the same method with the new noise, has 84.44 ± 3.83 %.
+[spiral-classifiers](spiral-classifiers.md) after 2,000 epochs: run by run for the 10 seeds that
+both have, and with all 100 runs. Runs of the same seed have the same data, first weights and
+batches as before. Differences are means ± one standard error. None exceeds 1.1 standard errors.
+After all 10,000 epochs, C-SGD has 84.51 ± 4.08 % in the earlier record; the record of τ = 0 in
+[spiral-temperature](spiral-temperature.md), the same method with the new noise, has 84.44 ± 3.83 %.
 
 ```sh
 cola reproduce spiral-classifiers --scale laptop --seed 0 --out /tmp/new
@@ -94,10 +95,13 @@ python scripts/compare_records.py results/spiral-classifiers /tmp/new/spiral-cla
 
 CLAIM_COLUMNS = ["what", "source", "ours", "number", "order", "why"]
 PICTURE = "totals.svg"
+RULES_PAGE = "how-a-claim-is-judged.md"
+ROOM = 60
+"""Letters of what is stated, and of each method that is beside it."""
 
 
 def page(found: Sequence[Results], directory: Path, target: Path) -> str:
-    """Write the overview, with every registered experiment: one without records is said to be so.
+    """Write the overview. An experiment without records has a row that says so.
 
     Args:
         found: the results, of :func:`colangevin.lab.report.results.read_results`.
@@ -107,47 +111,67 @@ def page(found: Sequence[Results], directory: Path, target: Path) -> str:
     by_name = {results.experiment.name: results for results in found}
     folder = Path(os.path.relpath(target.parent, directory.parent)).as_posix()
     shown = target.name if folder == "." else f"{folder}/{target.name}"
+    parts = [
+        INTRODUCTION.format(
+            directory=directory.name, page=shown, folder=target.stem, rules=RULES_PAGE
+        )
+    ]
+    parts += [f"![verdicts by experiment]({target.stem}/{PICTURE})\n", learnt(found)]
+    return "\n".join([*parts, _summary(by_name, target.stem)])
+
+
+def rules(found: Sequence[Results]) -> str:
+    """The page of rules, and of what else counts for all records."""
     tested = sum("p " in a.by for own in found for claim in own.claims for a in claim.answers)
-    parts = [INTRODUCTION.format(directory=directory.name, page=shown), learnt(found)]
-    parts += [f"![verdicts by experiment]({target.stem}/{PICTURE})\n", _summary(by_name)]
-    parts.append(RULES.format(tests=tested, chance=0.05 * tested))
+    parts = [RULES.format(tests=tested, chance=0.05 * tested)]
     earlier = any(_has_old_noise(results) for results in found)
-    parts += [OLD_NOISE_BELOW] if earlier else []
-    for name, experiment in EXPERIMENTS.items():
-        if name in by_name:
-            parts.append(_brief(by_name[name], target))
-        else:
-            parts.append(_not_run(experiment))
-    return "\n".join([*parts, OLD_NOISE] if earlier else parts)
+    return "\n".join([*parts, OLD_NOISE_BELOW, OLD_NOISE] if earlier else parts)
 
 
 def _has_old_noise(results: Results) -> bool:
     return any("" < record.started < NEW_NOISE for record in results.records.values())
 
 
-def _summary(found: dict[str, Results]) -> str:
+def _summary(found: dict[str, Results], folder: str) -> str:
+    """One row per experiment: a number or an order that was decided, and how all were."""
     rows = []
     for name, experiment in EXPERIMENTS.items():
         results = found.get(name)
-        about = [f"[{name}](#{name})", experiment.title, experiment.source]
         if results is None:
-            rows.append([*about, "not run yet", "", "", ""])
+            rows.append([name, experiment.phrase, "not run yet", "", "", "", ""])
             continue
-        clock = duration(results.records.seconds)
-        rows.append([*about, results.scale, clock, *_both(results)])
-    columns = ["experiment", "what", "source", "scale", "wall-clock", "number", "order"]
+        scale = "reduced" if results.reduction else OWN
+        scale += ", **not complete**" if results.missing else ""
+        about = [f"[{name}]({folder}/{name}.md)", experiment.phrase, scale]
+        rows.append([*about, *_first(results.claims), *_both(results)])
+    columns = ["experiment", "what", "scale", "for example: stated", "found", "numbers", "orders"]
     return markdown_table(columns, rows)
+
+
+def _first(claims: Sequence[Claim]) -> list[str]:
+    """What is stated and what was found, of the first claim that is decided, or else of the first.
+
+    Example:
+        >>> ours, order = "A 3 ± 1 (9 runs); B 2 ± 1 (9 runs); C 1", Answer("yes", "paired t")
+        >>> _first([Claim("accuracy, %", "A > B", ours, order=order)])
+        ['accuracy, %: A > B', 'A 3 ± 1; B 2 ± 1; …']
+    """
+    decided = [claim for claim in claims if any(a.verdict in (YES, NO) for a in claim.answers)]
+    if not claims:
+        return ["", ""]
+    claim = [*decided, *claims][0]
+    repeated = claim.source in claim.text and set(claim.source) & set("<>")
+    text = claim.text if repeated else f"{claim.text}: {claim.source}"
+    values = [re.sub(r" \(\d+ runs?\)", "", value) for value in claim.ours.split("; ")]
+    shown = [textwrap.shorten(value, ROOM, placeholder=" …") for value in values[:2]]
+    more = ["…"] if len(values) > len(shown) else []
+    return [textwrap.shorten(text, 2 * ROOM, placeholder=" …"), "; ".join([*shown, *more])]
 
 
 def _both(results: Results) -> list[str]:
     """Counted verdicts on numbers, and on orders."""
     kinds = [[getattr(c, kind) for c in results.claims] for kind in ("number", "order")]
     return [verdict_counts(answers) or "–" for answers in kinds]
-
-
-def _not_run(experiment: Experiment) -> str:
-    about = f"{sentence(experiment.title)} {capital(experiment.source)}: not run yet."
-    return f"## {experiment.name}\n\n{about} {sentence(experiment.claimed)}".rstrip() + "\n"
 
 
 def details(found: Sequence[Results], target: Path) -> dict[Path, str]:
@@ -158,55 +182,21 @@ def details(found: Sequence[Results], target: Path) -> dict[Path, str]:
         target: where the overview will be.
 
     Returns:
-        Texts by path, in a folder of the overview's name beside it; the picture of the totals too.
+        Texts by path, in a folder of the overview's name beside it; the rules and the picture too.
     """
     folder = target.parent / target.stem
     pages = {folder / f"{own.experiment.name}.md": _detail(own, target) for own in found}
-    return {**pages, folder / PICTURE: totals_picture(found)}
-
-
-def _brief(results: Results, target: Path) -> str:
-    """An experiment on the overview: one line per claim."""
-    experiment = results.experiment
-    link = f"{target.stem}/{experiment.name}.md"
-    lines = [
-        f"## {experiment.name}\n",
-        f"{sentence(experiment.title)} {capital(experiment.source)}. Scale: {results.scale}. "
-        f"[Numbers, pictures and reasons]({link}).\n",
-    ]
-    if results.missing:
-        lines.append(f"**Not complete**: {', '.join(results.missing)}.\n")
-    if results.claims:
-        rows = [
-            [claim.text, _stated(claim), *(a.verdict if a else "–" for a in _answers(claim))]
-            for claim in results.claims
-        ]
-        lines.append(markdown_table(["what", "source", "number", "order"], rows))
-    return "\n".join(lines)
+    return {**pages, folder / PICTURE: totals_picture(found), folder / RULES_PAGE: rules(found)}
 
 
 def _answers(claim: Claim) -> tuple[Answer | None, Answer | None]:
     return claim.number, claim.order
 
 
-def _stated(claim: Claim) -> str:
-    """What the source states, at a glance; a long list of methods ends early.
-
-    Example:
-        >>> _stated(Claim("accuracy of A, %", "97", "97.1", number=Answer("yes", "t")))
-        '97'
-        >>> _stated(Claim("accuracy, %: A > B", "A > B", "A 3; B 2", order=Answer("yes", "t")))
-        'as stated'
-    """
-    if claim.source in claim.text and set(claim.source) & set("<>"):
-        return "as stated"  # an ordering that the claim's own words have
-    return textwrap.shorten(claim.source, 80, placeholder=" …")
-
-
 def _detail(results: Results, target: Path) -> str:
     experiment, records = results.experiment, results.records
     folder = target.parent / target.stem
-    back = f"Back to the [overview](../{target.name}#{experiment.name})."
+    back = f"Back to the [overview](../{target.name})."
     lines = [f"# {experiment.name}\n", *(f"{line}\n" for line in _head(results))]
     lines.append(f"{sentence(experiment.title)} {headline(results)} {back}\n")
     lines += settings_table(results)

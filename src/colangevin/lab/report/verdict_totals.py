@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from colangevin.lab.claims.wording import markdown_table
 from colangevin.lab.report.results import Results
 from colangevin.lab.runner.experiment import NO, NOT_COMPARABLE, UNDECIDED, VERDICTS, YES
 
-KINDS = {"number": "numbers", "order": "orders"}
+KINDS = {"order": "orders", "number": "numbers"}
 COLORS = {YES: "#2a8f55", NO: "#c8402f", UNDECIDED: "#e0b040", NOT_COMPARABLE: "#c9cdd3"}
-ROW, BAR, NAMES, WIDTH = 20, 14, 190, 620
-"""Of the picture: heights of a line and of its bar, widths of the names and of the longest bar."""
+ROW, BAR, NAMES, WIDTH, ROOM = 28, 22, 160, 620, 24
+"""Of the picture: heights of a line and a bar, widths of names, longest bar and a number."""
 
 
 def totals(found: Iterable[Results], kind: str) -> Counter[str]:
@@ -26,12 +25,6 @@ def totals(found: Iterable[Results], kind: str) -> Counter[str]:
 def learnt(found: Sequence[Results]) -> str:
     """The totals, and what they say."""
     paper, reduced = split(found)
-    rows = []
-    for where, some in (("paper", paper), ("reduced", reduced), ("all", found)):
-        for kind, word in KINDS.items():
-            counts = totals(some, kind)
-            rows.append([where, word, *(str(counts[verdict]) for verdict in VERDICTS)])
-    table = markdown_table(["scale", "claims", *VERDICTS], rows)
     orders, numbers, more = (
         totals(paper, "order"),
         totals(paper, "number"),
@@ -47,8 +40,7 @@ def learnt(found: Sequence[Results]) -> str:
         "sources state on spirals, trigonometric data, small networks and Fashion-MNIST, less for "
         "their numbers, and hardly at all on large networks, for or against."
     )
-    text = f"## What was learnt\n\n{textwrap.fill(text, 100)}\n"
-    return f"{text}\n{table}"
+    return f"## What was learnt\n\n{textwrap.fill(text, 100)}\n"
 
 
 def split(found: Iterable[Results]) -> tuple[list[Results], list[Results]]:
@@ -60,31 +52,32 @@ def split(found: Iterable[Results]) -> tuple[list[Results], list[Results]]:
 
 
 def totals_picture(found: Sequence[Results]) -> str:
-    """Bars of the verdicts by experiment, as SVG: a text, the same at any time."""
-    counts = {own.experiment.name: _both(own) for own in found}
-    counts = {name: own for name, own in counts.items() if own}
-    longest = max((sum(own.values()) for own in counts.values()), default=1)
+    """Bars of the verdicts by scale and kind, as SVG: a text, the same at any time."""
+    counts = {
+        f"{word}, {where}": totals(some, kind)
+        for kind, word in KINDS.items()
+        for where, some in zip(("paper's scale", "reduced"), split(found), strict=True)
+    }
+    longest = max([1, *(sum(own.values()) for own in counts.values())])
     parts = [_legend()]
     for place, (name, own) in enumerate(counts.items()):
         top = (place + 2) * ROW
-        text = f'<text x="{NAMES - 8}" y="{top + 11}" text-anchor="end">{escape(name)}</text>'
+        text = f'<text x="{NAMES - 8}" y="{top + 15}" text-anchor="end">{escape(name)}</text>'
         parts.append(text)
         left = float(NAMES)
         for verdict in VERDICTS:
             width = WIDTH * own[verdict] / longest
             if width:
                 parts.append(_bar(left, top, width, verdict, f"{own[verdict]} {verdict}"))
+            if width > ROOM:
+                middle = f'x="{left + width / 2:.1f}" y="{top + 15}" text-anchor="middle"'
+                parts.append(f"<text {middle}>{own[verdict]}</text>")
             left += width
-        parts.append(f'<text x="{left + 6:.1f}" y="{top + 11}">{sum(own.values())}</text>')
-    size = f'width="{NAMES + WIDTH + 50}" height="{(len(counts) + 3) * ROW}"'
-    style = 'font-family="sans-serif" font-size="12" fill="#333333"'
+    size = f'width="{NAMES + WIDTH + 10}" height="{(len(counts) + 2) * ROW + 8}"'
+    style = 'font-family="sans-serif" font-size="13" fill="#222222"'
     body = "\n".join(parts)
     ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n{ground}\n{body}\n</svg>\n'
-
-
-def _both(results: Results) -> Counter[str]:
-    return totals([results], "number") + totals([results], "order")
 
 
 def _bar(left: float, top: float, width: float, verdict: str, title: str) -> str:

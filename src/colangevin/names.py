@@ -16,6 +16,7 @@ from colangevin.constraints import Spectral as Spectral
 from colangevin.constraints import Sphere as Sphere
 from colangevin.constraints import State as State
 from colangevin.constraints import Unconstrained as Unconstrained
+from colangevin.diagnostics import compare as compare
 from colangevin.diagnostics import configurational_temperature as configurational_temperature
 from colangevin.diagnostics import friction_variable as friction_variable
 from colangevin.diagnostics import kinetic_temperature as kinetic_temperature
@@ -112,6 +113,7 @@ __all__ = [
     "Violation",
     "annealing",
     "biases_slow",
+    "compare",
     "configurational_temperature",
     "constrain_",
     "cyclical",

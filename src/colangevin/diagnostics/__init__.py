@@ -41,6 +41,8 @@ from colangevin.diagnostics.signals import gradient_norms as gradient_norms
 from colangevin.diagnostics.signals import jacobian_spectrum as jacobian_spectrum
 from colangevin.diagnostics.signals import layer_products as layer_products
 from colangevin.diagnostics.signals import plot_signals as plot_signals
+from colangevin.diagnostics.significance import Lead as Lead
+from colangevin.diagnostics.significance import compare as compare
 from colangevin.diagnostics.spectrum import HessianSpectrum as HessianSpectrum
 from colangevin.diagnostics.spectrum import hessian_spectrum as hessian_spectrum
 from colangevin.diagnostics.spectrum import multirate_speed_up as multirate_speed_up

@@ -55,6 +55,23 @@ class History:
             f"{self.epochs[-1]}; last means: {', '.join(means)})"
         )
 
+    def summary(self) -> str:
+        """A line per metric: mean ± standard deviation over the members at the last time.
+
+        Example:
+            >>> print(History([10], {"loss": [torch.tensor([0.5, 1.5, math.nan])]}).summary())
+            loss  1 ± 0.707 (2 of 3 seeds)
+        """
+        width = max(map(len, self.values), default=0)
+        lines = []
+        for name, rows in self.values.items():
+            left = rows[-1][rows[-1].isfinite()]
+            count, whole = len(left), len(rows[-1])
+            seeds = f"{count}" if count == whole else f"{count} of {whole}"
+            spread = f" ± {float(left.std()):.3g}" if count > 1 else ""
+            lines.append(f"{name:{width}}  {float(left.mean()):.4g}{spread} ({seeds} seeds)")
+        return "\n".join(lines) or "nothing measured"
+
     def append(self, epoch: int, row: Mapping[str, Tensor]) -> None:
         """Add what was measured after an epoch."""
         self.epochs.append(epoch)

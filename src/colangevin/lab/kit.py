@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from colangevin.diagnostics.significance import mean_std, of_pairs
 from colangevin.lab.claims.comparing import (
     CHANCE,
     COIN,
@@ -32,7 +33,6 @@ from colangevin.lab.claims.curves import (
     say_bands,
     shared_legend,
 )
-from colangevin.lab.claims.significance import paired
 from colangevin.lab.runner import ensembles, training
 from colangevin.lab.runner.datasets import LOADERS
 from colangevin.lab.runner.experiment import (
@@ -50,7 +50,7 @@ from colangevin.lab.runner.experiment import (
     seeds_of,
 )
 from colangevin.lab.runner.job_log import Log, pack, read_tensors, unpack
-from colangevin.lab.runner.records import Record, Records, mean_std, summary
+from colangevin.lab.runner.records import Record, Records, summary
 from colangevin.lab.runner.values import plain
 from colangevin.lab.runner.writing import replacing
 
@@ -91,9 +91,9 @@ __all__ = [
     "mean_std",
     "most",
     "number",
+    "of_pairs",
     "over_time",
     "pack",
-    "paired",
     "plain",
     "plain_logarithms",
     "read_tensors",

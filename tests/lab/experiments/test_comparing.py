@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from colangevin.lab.claims import significance
+from colangevin.diagnostics import significance
 from colangevin.lab.claims.comparing import (
     Measured,
     Quantity,
@@ -154,8 +154,8 @@ def test_a_mean_between_bounds(low, high, verdict):
 
 
 def test_equal_runs_have_no_error_and_can_be_within():
-    assert within(significance.paired([0.0] * 5), -0.1, 0.1).verdict == YES
-    assert within(significance.paired([0.1] * 5), -0.1, 0.1).verdict == UNDECIDED  # on the bound
+    assert within(significance.of_pairs([0.0] * 5), -0.1, 0.1).verdict == YES
+    assert within(significance.of_pairs([0.1] * 5), -0.1, 0.1).verdict == UNDECIDED  # on the bound
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,18 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
-from colangevin.lab.claims.significance import LEAST, LEVEL, Lead, level, paired, signs, welch
+from colangevin.diagnostics.significance import (
+    LEAST,
+    LEVEL,
+    Lead,
+    level,
+    mean_std,
+    of_pairs,
+    signs,
+    welch,
+)
 from colangevin.lab.runner.experiment import NO, UNDECIDED, YES, Answer, Claim
-from colangevin.lab.runner.records import Record, mean_std, summary
+from colangevin.lab.runner.records import Record, summary
 
 CHANCE = 0.15
 """Accuracy, among ten classes, up to which nothing has been learnt."""
@@ -143,7 +152,7 @@ def lead(
     if exact or not all(map(math.isfinite, gains)):
         return signs(gains)
     if shared and len(best.values) == len(other.values):
-        return paired(gains)
+        return of_pairs(gains)
     return welch([sign * a for a in best.values], [sign * b for b in other.values])
 
 
@@ -170,7 +179,8 @@ def answer(leads: Sequence[Lead]) -> Answer:
     The p of a no is multiplied with the number of comparisons, of which it is the least.
 
     Example:
-        >>> str(answer([paired([1.0, 1.1, 1.2, 0.9, 1.0]), paired([1.0, -1.1, 1.2, 0.9, -1.0])]))
+        >>> leads = of_pairs([1.0, 1.1, 1.2, 0.9, 1.0]), of_pairs([1.0, -1.1, 1.2, 0.9, -1.0])
+        >>> str(answer(leads))
         'undecided (paired t, n = 5, p = 0.72)'
     """
     if not leads:

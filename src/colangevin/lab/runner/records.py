@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from colangevin.diagnostics.significance import mean_std
 from colangevin.errors import RecordError
 
 FORMAT = 1
@@ -228,25 +229,6 @@ def summary(values: Sequence[float], digits: int) -> str:
     spread = f" ± {deviation:.{digits}f}" if count > 1 else ""
     note = f", {gone} diverged" if gone else ""
     return f"{mean:.{digits}f}{spread} ({count} run{'s' if count > 1 else ''}{note})"
-
-
-def mean_std(values: Iterable[float]) -> tuple[float, float, int]:
-    """Mean, standard deviation (with n − 1) and number of the finite values.
-
-    Example:
-        >>> mean_std([1.0, 3.0, float("nan")])
-        (2.0, 1.4142135623730951, 2)
-        >>> mean_std([])
-        (nan, nan, 0)
-    """
-    finite = [value for value in values if math.isfinite(value)]
-    if not finite:
-        return math.nan, math.nan, 0
-    mean = math.fsum(finite) / len(finite)
-    if len(finite) == 1:
-        return mean, math.nan, 1
-    variance = math.fsum((value - mean) ** 2 for value in finite) / (len(finite) - 1)
-    return mean, math.sqrt(variance), len(finite)
 
 
 def read_record(path: Path) -> Record:

@@ -184,7 +184,7 @@ def _no_barrier(records: kit.Records, job: str) -> list[kit.Claim]:
     ]
     losses = records[job].final["loss"]
     ours = "; ".join(f"{WORDS[name]} {kit.Measured('', v).text(3)}" for name, v in losses.items())
-    apart = kit.paired([a - b for a, b in zip(losses["adam"], losses["adlala"], strict=True)])
+    apart = kit.of_pairs([a - b for a, b in zip(losses["adam"], losses["adlala"], strict=True)])
     text = f"test losses of Adam and AdLaLa, {TITLES[job]}"
     why = "taken as within 0.05"
     found.append(kit.Claim(text, "similar", ours, order=kit.within(apart, -0.05, 0.05), why=why))

@@ -235,7 +235,7 @@ def claims(records: kit.Records) -> list[kit.Claim]:
 def _cold(record: kit.Record) -> kit.Claim:
     factors, series = [float(f) for f in record.history["factor"]], record.series("nll")
     bayes, coldest = series[factors.index(1.0)], series[factors.index(best(record))]
-    gain = kit.paired([b - c for b, c in zip(bayes, coldest, strict=True)])
+    gain = kit.of_pairs([b - c for b, c in zip(bayes, coldest, strict=True)])
     ours = f"best T = {best(record):g}, lower by {gain.by:.3f} than at T = 1 ({gain.runs} runs)"
     text = f"test NLL at T < 1 and at T = 1, {record.settings['label']}"
     return kit.Claim(text, "lower at T < 1", ours, order=kit.answer([gain]))

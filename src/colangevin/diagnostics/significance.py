@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from colangevin.lab.runner.records import mean_std
+from torch import Tensor
 
 LEVEL = 0.05
 """The p below which something is decided, of two-sided tests."""
@@ -69,6 +69,10 @@ class Lead(NamedTuple):
         p = min(1.0, times * self.chance(at))
         return f"{self.test}, n = {self.runs}, {p_value(p)}"
 
+    def __str__(self) -> str:
+        wins = "" if self.wins is None else f", higher in {self.wins} of {self.runs}"
+        return f"first - second = {self.by:.2g} ± {self.error:.1g}{wins} ({self.said()})"
+
     def text(self, digits: int) -> str:
         """The mean with its standard error, in words; nothing for one run."""
         if self.runs < 2:
@@ -82,6 +86,57 @@ class Lead(NamedTuple):
 PAIRED, WELCH, SIGN, ONE = "paired t", "Welch's t", "sign test", "t"
 
 
+def compare(
+    first: Sequence[float] | Tensor, second: Sequence[float] | Tensor, *, paired: bool = True
+) -> Lead:
+    """Compare two methods by one number per seed.
+
+    Args:
+        first: the numbers of the first method, such as ``history["accuracy"][-1]``.
+        second: those of the second.
+        paired: seed by seed, with Student's paired t: both methods have the same seeds in the same
+            order, so that they share data, first weights or batches. False for runs that share
+            nothing; Welch's t is taken.
+
+    Returns:
+        The mean of first − second with its error. ``print`` says it in words, ``.sure`` whether
+        there are at least five runs and p < 0.05, ``.chance()`` is p.
+
+    Raises:
+        ValueError: if there are fewer than two numbers, they are not finite, or two that are to be
+            paired are not equally many.
+
+    Example:
+        >>> print(compare([0.91, 0.93, 0.92, 0.95, 0.90], [0.88, 0.91, 0.91, 0.92, 0.87]))
+        first - second = 0.024 ± 0.004, higher in 5 of 5 (paired t, n = 5, p = 0.0039)
+        >>> compare([0.91, 0.93], [0.88, 0.91]).sure
+        False
+    """
+    groups = []
+    for name, values in (("first", first), ("second", second)):
+        found = [float(value) for value in values]
+        lost = sum(not math.isfinite(value) for value in found)
+        if lost:
+            raise ValueError(
+                f"{name} has {lost} of {len(found)} numbers that are not finite: runs that "
+                "diverged. Leave them out of both, and say how many there were"
+            )
+        if len(found) < 2:
+            raise ValueError(
+                f"{name} must have at least two numbers, one per seed, got {len(found)}"
+            )
+        groups.append(found)
+    one, two = groups
+    if not paired:
+        return welch(one, two)
+    if len(one) != len(two):
+        raise ValueError(
+            f"first and second must have a number for each seed, got {len(one)} and {len(two)}; "
+            "paired=False compares runs that share nothing"
+        )
+    return of_pairs([a - b for a, b in zip(one, two, strict=True)])
+
+
 def p_value(p: float) -> str:
     """Say p with two digits, and no smaller than can be trusted.
 
@@ -90,6 +145,25 @@ def p_value(p: float) -> str:
         ('p = 0.031', 'p < 1e-6')
     """
     return "p < 1e-6" if p < 1e-6 else f"p = {p:.2g}"
+
+
+def mean_std(values: Iterable[float]) -> tuple[float, float, int]:
+    """Mean, standard deviation (with n − 1) and number of the finite values.
+
+    Example:
+        >>> mean_std([1.0, 3.0, float("nan")])
+        (2.0, 1.4142135623730951, 2)
+        >>> mean_std([])
+        (nan, nan, 0)
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return math.nan, math.nan, 0
+    mean = math.fsum(finite) / len(finite)
+    if len(finite) == 1:
+        return mean, math.nan, 1
+    variance = math.fsum((value - mean) ** 2 for value in finite) / (len(finite) - 1)
+    return mean, math.sqrt(variance), len(finite)
 
 
 def level(values: Sequence[float]) -> Lead:
@@ -103,11 +177,11 @@ def level(values: Sequence[float]) -> Lead:
     return Lead(mean, deviation / math.sqrt(max(1, runs)), runs, runs - 1, ONE)
 
 
-def paired(gains: Sequence[float]) -> Lead:
+def of_pairs(gains: Sequence[float]) -> Lead:
     """The mean of differences, run by run.
 
     Example:
-        >>> paired([1.0, 2.0, 3.0, 2.0, 2.0]).said()
+        >>> of_pairs([1.0, 2.0, 3.0, 2.0, 2.0]).said()
         'paired t, n = 5, p = 0.0032'
     """
     wins, losses = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)

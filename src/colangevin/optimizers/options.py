@@ -150,8 +150,19 @@ def own_direction(group: Mapping[str, Any]) -> Direction | None:
         >>> own_direction({"direction": Gradient()}) is None
         True
     """
-    found: Direction | None = group.get("direction")
-    return None if found is None or found == Gradient() else found
+    value = group.get("direction")
+    found = None if value is None else direction_of("direction", value)
+    return None if found == Gradient() else found
+
+
+def own_rounding(group: Mapping[str, Any]) -> str:
+    """How the weights of a group are rounded.
+
+    Example:
+        >>> own_rounding({})
+        'nearest'
+    """
+    return _check_rounding("rounding", group.get("rounding", "nearest"))
 
 
 def decays(group: Mapping[str, Any]) -> tuple[float, float]:

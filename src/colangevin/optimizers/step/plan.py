@@ -34,6 +34,7 @@ from colangevin.optimizers.options import (
     dynamics,
     is_adaptive,
     own_direction,
+    own_rounding,
 )
 from colangevin.optimizers.step import place
 from colangevin.optimizers.step.bucket import MASTER, REMEMBERED, STEP, WRITTEN, Bucket, StateOf
@@ -136,7 +137,7 @@ class Plan:
         self.parameters: list[Tensor] = list(group["params"])
         self._ordinals, self._names = list(ordinals), place.names_of(group)
         self._state_of, self._native, self._members = state_of, native, members
-        self.direction, self.rounding = own_direction(group), group.get("rounding")
+        self.direction, self.rounding = own_direction(group), own_rounding(group)
         place.check_tensors(group)
         self.owns = [self._bound(i) for i in range(len(ordinals))] if owns is None else list(owns)
         self.shards: list[ShardedWeight | None] = []
@@ -305,7 +306,7 @@ class Plan:
         if adaptive:
             refuse_other_friction(group, self._initial)
         momentum = not settings.is_overdamped
-        kind = adaptive, momentum, own_direction(group), group.get("rounding")
+        kind = adaptive, momentum, own_direction(group), own_rounding(group)
         mine = self.adaptive, self.momentum, self.direction, self.rounding
         if self._attached and kind != mine:
             return False

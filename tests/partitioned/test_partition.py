@@ -35,6 +35,7 @@ def test_named_parts_by_pattern_module_parameter_and_rest() -> None:
     ("by", "expected"),
     [
         ("layer", {"0": 2, "1": 2, "3": 2, "4": 2}),
+        ("input", {"input": 2, "later": 6}),
         ("output", {"hidden": 6, "output": 2}),
         ("bias", {"weights": 4, "biases": 4}),
         ("type", {"Conv2d": 2, "BatchNorm2d": 2, "Linear": 4}),

@@ -27,7 +27,13 @@ Members: TypeAlias = "Pattern | Sequence[Pattern] | EllipsisType"
 Groups: TypeAlias = "list[dict[str, Any]]"
 Entry: TypeAlias = "tuple[NamedParameter, Mapping[str, Any]]"
 """A parameter with its names, and the options of the group that it comes from."""
-USUAL = {"layer": (), "output": ("hidden", "output"), "bias": ("weights", "biases"), "type": ()}
+USUAL = {
+    "layer": (),
+    "input": ("input", "later"),
+    "output": ("hidden", "output"),
+    "bias": ("weights", "biases"),
+    "type": (),
+}
 """The usual partitions, with the parts that two of them must have."""
 
 
@@ -43,7 +49,8 @@ def partition(
     Args:
         model: the network. Parameters that need no gradient are left out.
         by: one of the usual partitions, instead of named parts: "layer" (a part for each
-            module with parameters of its own, in order), "output" (the parts ``hidden`` and
+            module with parameters of its own, in order), "input" (the parts ``input``, which
+            is the first module, and ``later``), "output" (the parts ``hidden`` and
             ``output``, which is the last module), "bias" (the parts ``weights`` and
             ``biases``) or "type" (a part for each type of module). A tied parameter belongs
             to the module of its first name here.
@@ -162,22 +169,25 @@ def _chosen(
 def _usual(model: nn.Module, by: str, entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     expected = USUAL[checks.choice("by", by, tuple(USUAL))]
     found: dict[str, list[Entry]] = {part: [] for part in expected}
-    last = [name for name, p in model.named_parameters() if p.requires_grad][-1]
+    names = [name for name, p in model.named_parameters() if p.requires_grad]
+    ends = module_name(names[0]), module_name(names[-1])
     for entry in entries:
-        found.setdefault(_usual_part(model, by, entry[0].name, last), []).append(entry)
+        found.setdefault(_usual_part(model, by, entry[0].name, ends), []).append(entry)
     for part in expected:
         if not found[part]:
             raise ValueError(f"by={by!r}: part {part!r} is empty, all parameters are in the other")
     return found
 
 
-def _usual_part(model: nn.Module, by: str, name: str, last: str) -> str:
-    """The part of a parameter; ``last`` is the name of the model's last one."""
+def _usual_part(model: nn.Module, by: str, name: str, ends: tuple[str, str]) -> str:
+    """The part of a parameter; ``ends`` are the names of the model's first and last module."""
     module = module_name(name)
     if by == "layer":
         return module or "model"
+    if by == "input":
+        return "input" if module == ends[0] else "later"
     if by == "output":
-        return "output" if module == module_name(last) else "hidden"
+        return "output" if module == ends[1] else "hidden"
     if by == "bias":
         return "biases" if is_bias(name) else "weights"
     return type(model.get_submodule(module)).__name__

@@ -84,8 +84,9 @@ def optimizer(model: nn.Module, method: Mapping[str, Any]) -> Optimizer:
     Args:
         model: a network.
         method: ``kind`` and ``h``, and what the kind needs: ``sigma`` (σ, or σ_A), ``tau``
-            (τ₁), ``tau2``, ``gamma`` (γ₁ of LOL, γ₂ of AdLaLa), ``epsilon``, ``equation`` of
-            AdLaLa, ``momentum``.
+            (τ₁), ``tau2``, ``gamma`` (γ₁ of LOL, γ₂ of AdLaLa), ``epsilon``, ``equation``, ``xi``
+            (the first ξ) and ``separate_biases`` of AdLaLa, ``momentum``, and ``parts``: the
+            usual partition, "output" if not given.
 
     Example:
         >>> model = network({"hidden": 5})
@@ -99,7 +100,7 @@ def optimizer(model: nn.Module, method: Mapping[str, Any]) -> Optimizer:
         return SGLD(model.parameters(), h, noise=method["sigma"])
     if kind == "langevin":
         return Langevin(model.parameters(), h, method["gamma"], method["tau"])
-    parts = partition(model, by="output")
+    parts = partition(model, by=method.get("parts", "output"))
     if kind == "lol":
         return LOL(parts, h, method["gamma"], method["tau"])
     if kind == "dhsgd":
@@ -113,6 +114,8 @@ def optimizer(model: nn.Module, method: Mapping[str, Any]) -> Optimizer:
             temperature=method["tau"],
             friction=method["gamma"],
             langevin_temperature=method.get("tau2"),
+            first_friction=method.get("xi", 0.0),
+            separate_biases=method.get("separate_biases", False),
             equation=method.get("equation", "2.58"),
         )
     raise ValueError(f"unknown kind of method {kind!r}")

@@ -1,8 +1,46 @@
-"""What experiments are written with: ``from colangevin.lab import kit``, then ``kit.Claim``."""
+"""What experiments are written with: ``from colangevin.lab import kit``, then ``kit.Ahead``.
+
+An experiment is one file with an ``EXPERIMENT``: methods, table, curves and claims as data.
+
+Example:
+    >>> from colangevin.lab import kit
+    >>> accuracy = kit.Quantity("test_accuracy", "test accuracy, %", sign=1, factor=100.0, digits=1)
+    >>> found = kit.Experiment(
+    ...     name="noise",
+    ...     title="SGD with and without noise",
+    ...     source="figure 1",
+    ...     scales={"full": {"runs": 5}},
+    ...     jobs={"sgd": {"label": "SGD"}, "sgld": {"label": "SGLD", "tau": 1e-4}},
+    ...     run=lambda job, log: None,
+    ...     table=[kit.METHOD, kit.Column("temperature", "tau"), accuracy],
+    ...     figures={"curves": kit.Curves([accuracy])},
+    ...     claims=[
+    ...         kit.Ahead(accuracy, "sgld", over=("sgd",)),
+    ...         kit.Near(accuracy, "sgd", "81", text="accuracy of SGD, %"),
+    ...         kit.Inside(accuracy, "sgld", "above 90", low=90.0),
+    ...     ],
+    ... )
+
+What ``run`` has written is judged like this:
+
+    >>> runs = [[0.81, 0.82, 0.80, 0.81, 0.82], [0.91, 0.93, 0.90, 0.91, 0.92]]
+    >>> records = kit.Records(
+    ...     kit.Record("noise", job.name, place, job.settings, final={"test_accuracy": own})
+    ...     for place, (job, own) in enumerate(zip(found.plan({"runs": 5}), runs, strict=True))
+    ... )
+    >>> for claim in found.judge(records):
+    ...     print(claim.source, "|", *claim.answers)
+    SGLD > SGD | yes (paired t, n = 5, p < 1e-6)
+    81 | yes (t, n = 5, p = 1)
+    above 90 | undecided (t, n = 5, p = 0.052)
+    >>> found.tabulate(records).rows
+    [['SGD', '–', '81.2 ± 0.8 (5 runs)'], ['SGLD', '0.0001', '91.4 ± 1.1 (5 runs)']]
+"""
 
 from __future__ import annotations
 
 from colangevin.diagnostics.significance import mean_std, of_pairs
+from colangevin.lab.claims.columns import METHOD, NONE, Column, Pivot
 from colangevin.lab.claims.comparing import (
     CHANCE,
     COIN,
@@ -25,6 +63,7 @@ from colangevin.lab.claims.comparing import (
 from colangevin.lab.claims.curves import (
     COLORS,
     STYLES,
+    Curves,
     band,
     draw_curves,
     factor_of,
@@ -33,6 +72,7 @@ from colangevin.lab.claims.curves import (
     say_bands,
     shared_legend,
 )
+from colangevin.lab.claims.stated import Ahead, Apart, Inside, Most, Near, Of, Stated
 from colangevin.lab.runner import ensembles, training
 from colangevin.lab.runner.datasets import LOADERS
 from colangevin.lab.runner.experiment import (
@@ -59,22 +99,34 @@ __all__ = [
     "COIN",
     "COLORS",
     "LOADERS",
+    "METHOD",
     "NO",
+    "NONE",
     "NOT_COMPARABLE",
     "RUNS",
     "STYLES",
     "UNDECIDED",
     "YES",
+    "Ahead",
     "Answer",
+    "Apart",
     "Claim",
+    "Column",
+    "Curves",
     "Experiment",
+    "Inside",
     "Job",
     "Log",
     "Measured",
+    "Most",
+    "Near",
+    "Of",
+    "Pivot",
     "Quantity",
     "Record",
     "Records",
     "Settings",
+    "Stated",
     "Table",
     "ahead",
     "answer",

@@ -9,7 +9,7 @@ our mean and half a unit of the last printed digit; else it is *no*. An order, o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
@@ -56,6 +56,8 @@ class Quantity:
         digits: after the point.
         late: whether it is the mean over the last tenth of the measurements, see :func:`late`.
         chance: up to which nothing has been learnt; networks that are all there decide nothing.
+        read: a function from a record and the key to one number per run; :meth:`Record.values`
+            where it is not given.
     """
 
     key: str
@@ -65,6 +67,7 @@ class Quantity:
     digits: int = 2
     late: bool = False
     chance: float | None = None
+    read: Callable[[Record, str], Sequence[float]] | None = None
 
     def of(self, record: Record) -> Measured:
         """What a method reached.
@@ -74,9 +77,8 @@ class Quantity:
             >>> Quantity("x", "accuracy, %", factor=100.0).of(record).text(1)
             '92.0 ± 2.8 (2 runs)'
         """
-        if self.late:
-            return Measured(record.settings["label"], late(record, self.key, self.factor))
-        values = [self.factor * value for value in record.values(self.key)]
+        read = self.read or (late if self.late else Record.values)
+        values = [self.factor * value for value in read(record, self.key)]
         return Measured(record.settings["label"], values)
 
     def text(self, record: Record) -> str:
@@ -309,15 +311,25 @@ def inside(
         >>> inside("x", "rises", Measured("", [1.0, 1.1, 1.2, 0.9, 1.0]), low=0.5).why
         'taken as above 0.5'
     """
-    bounds = {"above": low, "below": high}
-    said = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
     found = level(ours.values)
     gone = len(ours.values) - found.runs
     order = Answer(UNDECIDED, f"{gone} runs diverged") if gone else within(found, low, high)
-    taken = f"taken as {' and '.join(said)}"
-    return Claim(
-        text, stated, ours.text(digits), order=order, why=f"{taken}; {why}" if why else taken
-    )
+    taken = "; ".join(filter(None, (taken_as(low, high), why)))
+    return Claim(text, stated, ours.text(digits), order=order, why=taken)
+
+
+def taken_as(low: float, high: float) -> str:
+    """How bounds of ours stand for words of a source.
+
+    Example:
+        >>> taken_as(-math.inf, 3.0), taken_as(0.8, 1.25), taken_as(-3.0, 3.0)
+        ('taken as below 3', 'taken as above 0.8 and below 1.25', 'taken as within 3')
+    """
+    if low == -high:
+        return f"taken as within {high:g}"
+    bounds = {"above": low, "below": high}
+    said = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+    return f"taken as {' and '.join(said)}"
 
 
 def most(text: str, stated: str, right: int, runs: int, ours: str = "") -> Claim:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colangevin.lab.runner.records import Record
+from colangevin.lab.claims.comparing import Quantity
+from colangevin.lab.runner.records import Record, Records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,6 +127,71 @@ def say_bands(figure: Figure) -> None:
     figure.suptitle(text, fontsize="small", color="gray")
 
 
+@dataclass(frozen=True)
+class Curves:
+    """Quantities over the epochs or steps: a row of panels for each group of jobs, a curve a job.
+
+    Attributes:
+        panels: what is drawn, a quantity for each panel of a row.
+        rows: titles, and names or patterns of jobs.
+        lines: times to mark.
+        logarithmic: whether the panels of losses are logarithmic.
+
+    Example:
+        >>> history = {"epoch": [1, 2], "loss": [[1.0, 1.2], [0.5, 0.7]]}
+        >>> record = Record("a", "sgd", 0, {"label": "SGD"}, history=history)
+        >>> curves = Curves([Quantity("loss", "test loss")])
+        >>> len(curves(Records([record])).axes), curves(Records([]))
+        (1, None)
+    """
+
+    panels: Sequence[Quantity]
+    rows: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"": ("*",)})
+    lines: Sequence[float] = ()
+    logarithmic: bool = False
+
+    def __call__(self, records: Records) -> Figure | None:
+        """The figure; None if no job of any row has a record."""
+        from matplotlib.figure import Figure
+
+        found = {title: records.named(*jobs) for title, jobs in self.rows.items()}
+        shown = {title: own for title, own in found.items() if own}
+        if not shown:
+            return None
+        width, height = len(self.panels), len(shown)
+        figure = Figure(figsize=(max(6.0, 4.6 * width), 3.7 * height), layout="constrained")
+        axes = figure.subplots(height, width, squeeze=False)
+        for line, (title, own) in zip(axes, shown.items(), strict=True):
+            for axis, quantity in zip(line, self.panels, strict=True):
+                self._panel(axis, quantity, own)
+                axis.set_title(title)
+        say_bands(figure)
+        return figure
+
+    def _panel(self, axis: Any, quantity: Quantity, records: Sequence[Record]) -> None:
+        if self.logarithmic and quantity.key.endswith("loss"):
+            axis.set_yscale("log")
+        for index, record in enumerate(records):
+            axis.set(xlabel="step" if "step" in record.history else "epoch", ylabel=quantity.label)
+            _curve(axis, record, quantity, index)
+        for line in self.lines:
+            axis.axvline(line, color="black", linestyle=":", linewidth=1)
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize="small")
+
+
+def _curve(axis: Any, record: Record, quantity: Quantity, index: int) -> None:
+    times = record.history.get("step") or record.history["epoch"]
+    style = {
+        "color": COLORS[index % len(COLORS)],
+        "linestyle": STYLES[index % len(STYLES)],
+        "label": record.settings["label"],
+        "marker": "o" if len(times) < 25 else "",
+        "markersize": 3,
+    }
+    band(axis, times, quantity.factor * np.array(record.series(quantity.key)), **style)
+
+
 def draw_curves(
     rows: Sequence[tuple[Mapping[str, str], Sequence[Record]]],
     *,
@@ -153,7 +220,7 @@ def draw_curves(
     for row, (panels, records) in enumerate(rows):
         for axis, (key, label) in zip(axes[row], panels.items(), strict=True):
             for color, style, record in zip(COLORS, STYLES, records, strict=False):
-                _curve(axis, record, key, color, style)
+                _drawn(axis, record, key, color, style)
             for line in lines:
                 axis.axvline(line, color="black", linestyle=":", linewidth=1)
             axis.set(xlabel="epoch", ylabel=label)
@@ -166,7 +233,7 @@ def draw_curves(
     return figure
 
 
-def _curve(axis: Any, record: Record, key: str, color: str, style: Any) -> None:
+def _drawn(axis: Any, record: Record, key: str, color: str, style: Any) -> None:
     epochs, label = record.history["epoch"], record.settings["label"]
     values = factor_of(key) * np.array(record.series(key))
     mark = {"marker": "o" if len(epochs) < 25 else "", "markersize": 3}

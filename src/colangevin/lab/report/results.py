@@ -46,13 +46,13 @@ class Results:
     def table(self) -> Table:
         """The experiment's table; without rows as long as no job is complete."""
         with self._reading():
-            return self.experiment.table(self.done) if self.done else Table(["method"], [])
+            return self.experiment.tabulate(self.done) if self.done else Table(["method"], [])
 
     @cached_property
     def claims(self) -> list[Claim]:
         """What the source states, and what was found, as far as this scale can tell."""
         with self._reading():
-            claims = self.experiment.claims(self.done) if self.done else []
+            claims = self.experiment.judge(self.done) if self.done else []
         if self.trial:
             why = f"the scale {self.records.settings['scale']} only shows that everything runs"
             return [claim.incomparable(why) for claim in claims]
@@ -67,7 +67,7 @@ class Results:
     def figures(self) -> dict[str, Figure]:
         """The experiment's pictures by name; none as long as no job is complete."""
         with self._reading():
-            return self.experiment.figures(self.done) if self.done else {}
+            return self.experiment.draw(self.done) if self.done else {}
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -111,13 +111,13 @@ class Results:
     def _planned(self, scale: str) -> list[str]:
         """Names of the jobs of a scale, with the runs and the seed of the records."""
         settings = self.experiment.settings(scale, self.runs, self.records.settings.get("seed", 0))
-        return [job.name for job in self.experiment.jobs(settings)]
+        return [job.name for job in self.experiment.plan(settings)]
 
     def _usual_runs(self) -> int | None:
         """The most runs that a job of the asked scale has without ``--runs``."""
         if self.asked not in self.experiment.scales:
             return None
-        jobs = self.experiment.jobs(self.experiment.settings(self.asked, None, 0))
+        jobs = self.experiment.plan(self.experiment.settings(self.asked, None, 0))
         return max((job.settings.get("runs", 0) for job in jobs), default=None)
 
     @property

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from colangevin.lab.runner.job_log import Log
-    from colangevin.lab.runner.records import Records
+    from colangevin.lab.runner.records import Record, Records
 
 Settings: TypeAlias = Mapping[str, Any]
 """Plain JSON values: everything that determines a result, with ``scale``, ``runs``, ``seed``."""
@@ -156,6 +156,22 @@ class Table:
                 raise ValueError(f"{len(self.columns)} columns, but a row of {len(row)}: {row}")
 
 
+class Column(Protocol):
+    """A column of a table, from the record of each row: ``kit.Quantity``, ``kit.Column``."""
+
+    @property
+    def label(self) -> str:
+        """Its head."""
+
+    def text(self, record: Record, /) -> str:
+        """Its cell."""
+
+
+Methods: TypeAlias = Mapping[str, Settings]
+Drawing: TypeAlias = "Callable[[Records], Figure | None]"
+Judgement: TypeAlias = "Callable[[Records], list[Claim]]"
+
+
 @dataclass(frozen=True)
 class Experiment:
     """One figure or table of a source, in a few declarations.
@@ -167,13 +183,16 @@ class Experiment:
         source: where the paper or the thesis has it, ``figures 1 and 2``.
         scales: for each of ``SCALES``, the settings that all jobs share; ``runs`` among them.
             Jobs with a number of their own have it as ``runs`` of a setting that is a dictionary.
-        jobs: from the settings of a scale, with ``scale``, ``runs`` and ``seed`` filled in, to
-            the jobs, in the order of the table.
+        jobs: the methods: for the name of each job, its settings beside those of the scale. Or a
+            function from the settings of a scale, with ``scale``, ``runs`` and ``seed`` filled in,
+            to the jobs, in the order of the table.
         run: does a job and writes to its log. A function at module level: it goes to other
             processes.
-        figures: draws pictures from records alone, by name (without ``.png``).
-        table: makes the table from records alone.
-        claims: compares the records with what the source states.
+        figures: pictures by name (without ``.png``), each a function of records that may return
+            None, such as ``kit.Curves``. Or a function to all of them.
+        table: columns, a row for each job: ``kit.Quantity`` and ``kit.Column``. Or a function.
+        claims: what the source states: ``kit.Ahead``, ``kit.Near`` and the like, and functions from
+            records to claims. Or one function.
         data: datasets that it reads, keys of ``colangevin.lab.runner.datasets.LOADERS``.
         data_of: for scales that read other datasets than the rest, which.
         claimed: what the source states, in one sentence.
@@ -189,17 +208,21 @@ class Experiment:
 
     ``figures``, ``table`` and ``claims`` get the records of complete jobs only, and at least one
     of them; the records of jobs that are not done are missing.
+
+    ``colangevin.lab.kit`` has an example.
     """
 
     name: str
     title: str
     source: str
     scales: Mapping[str, Settings]
-    jobs: Callable[[Settings], list[Job]]
+    jobs: Methods | Callable[[Settings], list[Job]]
     run: Callable[[Job, Log], None]
-    figures: Callable[[Records], dict[str, Figure]]
-    table: Callable[[Records], Table]
-    claims: Callable[[Records], list[Claim]]
+    figures: Mapping[str, Drawing] | Callable[[Records], dict[str, Figure]] = field(
+        default_factory=dict
+    )
+    table: Sequence[Column] | Callable[[Records], Table] = ()
+    claims: Sequence[Judgement] | Judgement = ()
     data: tuple[str, ...] = ()
     data_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     phrase: str = ""
@@ -225,6 +248,31 @@ class Experiment:
         plain = {k: v for k, v in asked.items() if isinstance(v, int) and v != whole.get(k, v)}
         words = [f"{k.replace('_', ' ')} {v:,} of {whole[k]:,}" for k, v in plain.items()]
         return ", ".join(words) or f"the scale {scale}"
+
+    def plan(self, settings: Settings) -> list[Job]:
+        """The jobs of the settings of a scale."""
+        if callable(self.jobs):
+            return self.jobs(settings)
+        return [Job(self.name, name, {**settings, **own}) for name, own in self.jobs.items()]
+
+    def draw(self, records: Records) -> dict[str, Figure]:
+        """The pictures that the records have what they need for."""
+        if callable(self.figures):
+            return self.figures(records)
+        drawn = {name: draw(records) for name, draw in self.figures.items()}
+        return {name: figure for name, figure in drawn.items() if figure is not None}
+
+    def tabulate(self, records: Records) -> Table:
+        """The table, a row for each job."""
+        if callable(self.table):
+            return self.table(records)
+        rows = [[column.text(own) for column in self.table] for own in records.values()]
+        return Table([column.label for column in self.table], rows)
+
+    def judge(self, records: Records) -> list[Claim]:
+        """What the source states, with verdicts, as far as the records can be asked for it."""
+        stated = [self.claims] if callable(self.claims) else self.claims
+        return [claim for judge in stated for claim in judge(records)]
 
     def settings(self, scale: str, runs: int | None, seed: int) -> dict[str, Any]:
         """Settings of a scale, with ``scale``, ``runs`` and ``seed`` filled in."""

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -87,18 +88,29 @@ class Record:
     def values(self, key: str) -> list[float]:
         """One number per run: ``final[key]``, or else the last entry of ``history[key]``.
 
-        None becomes NaN. A single number counts as one run.
+        None becomes NaN. A single number counts as one run. ``a/b`` is what ``final["a"]["b"]`` is.
 
         Example:
             >>> Record("a", "b", 0, {}, history={"loss": [[1.0, 2.0], [0.5, None]]}).values("loss")
             [0.5, nan]
+            >>> Record("a", "b", 0, {}, final={"paths": {"adam": {"top": [1, 2]}}}).values(
+            ...     "paths/adam/top"
+            ... )
+            [1.0, 2.0]
         """
-        if key in self.final:
-            return _numbers(self.final[key])
+        if key in self.final or key.partition("/")[0] in self.final:
+            return _numbers(self.at(key))
         if self.history.get(key):
             return _numbers(self.history[key][-1])
         have = ", ".join([*self.final, *self.history])
         raise KeyError(f"{self.job} has no {key!r}; it has {have}")
+
+    def at(self, path: str) -> Any:
+        """A final result, where results lie in one another, by their names with ``/`` between."""
+        found: Any = self.final
+        for name in [path] if path in self.final else path.split("/"):
+            found = found[name]
+        return found
 
     def series(self, key: str) -> list[list[float]]:
         """History of a quantity: for every time point, one number per run; NaN for None.
@@ -166,6 +178,17 @@ class Records(Mapping[str, Record]):
 
     def __len__(self) -> int:
         return len(self._records)
+
+    def named(self, *patterns: str) -> list[Record]:
+        """The records of the jobs of some names or patterns, each once.
+
+        Example:
+            >>> records = Records(Record("e", name, 0, {}) for name in ("adam", "sgd-1", "sgd-2"))
+            >>> [record.job for record in records.named("sgd-*", "*")]
+            ['sgd-1', 'sgd-2', 'adam']
+        """
+        found = [job for one in patterns for job in self if fnmatchcase(job, one)]
+        return [self[job] for job in dict.fromkeys(found)]
 
     @property
     def experiment(self) -> str:

@@ -96,7 +96,7 @@ def prepare(
     if engine.device != "cpu" and not experiment.gpus:
         raise ValueError(f"{experiment.name} trains on processors only; leave --gpus out")
     settings = experiment.settings(scale, runs, seed)
-    planned = experiment.jobs(settings)
+    planned = experiment.plan(settings)
     available = engine.processors if jobs is None else checks.count("jobs", jobs)
     # Of all jobs, not of those that are left: a resumed one keeps its number of threads.
     processes = min(available, len(planned))

@@ -42,6 +42,11 @@ API = {
     "errors": "Errors and warnings.",
 }
 """Parts of the library with public names: one page each."""
+FIRST = (
+    *("CoLA", "parameter_groups", "constrain_", "Circle", "Sphere", "Orthogonal", "Box", "General"),
+    *("Ensemble", "sample", "Trace", "load_trace"),
+)
+"""What most people come for: at the head of its page, in this order; then by the alphabet."""
 
 
 # --- staging --------------------------------------------------------------------------------
@@ -107,7 +112,7 @@ def write_api(folder: Path) -> None:
             "| Name | What it is |",
             "| --- | --- |",
         ]
-        for shown_as, path in sorted(names.items(), key=lambda item: item[0].lower()):
+        for shown_as, path in sorted(names.items(), key=lambda item: place(item[0])):
             lines += [f"::: {path}", "    options:", f'      heading: "{shown_as}"', ""]
             index.append(f"| [`{shown_as}`]({page}.md#{path}) | {summary(path)} |")
         index.append("")
@@ -117,6 +122,12 @@ def write_api(folder: Path) -> None:
     if missing:
         raise SystemExit(f"names without a page of the API reference: {sorted(missing)}")
     (folder / "index.md").write_text("\n".join(index), encoding="utf-8")
+
+
+def place(shown_as: str) -> tuple[int, str]:
+    """Where a name stands on its page."""
+    name = shown_as.rpartition(".")[2]
+    return FIRST.index(name) if name in FIRST else len(FIRST), shown_as.lower()
 
 
 def part_names(part: str) -> Iterator[tuple[str, str]]:

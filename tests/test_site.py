@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -58,6 +59,19 @@ def test_the_reference_has_every_public_name():
     site = script("site")
     shown = {name for part in site.API for name, _ in site.part_names(part)}
     assert {f"cl.{name}" for name in cl.__all__} <= shown
+
+
+def test_the_reference_begins_with_what_most_people_come_for(tmp_path):
+    site = script("site")
+    site.write_api(tmp_path / "api")
+    heads = {
+        page: re.findall(r'heading: "cl\.(\w+)"', (tmp_path / "api" / f"{page}.md").read_text())
+        for page in ("optimizers", "constraints")
+    }
+    assert heads["optimizers"][:2] == ["CoLA", "parameter_groups"]
+    assert heads["constraints"][:3] == ["Circle", "Sphere", "Orthogonal"]
+    others = heads["optimizers"][3:]
+    assert others == sorted(others, key=str.lower)
 
 
 def test_one_version_everywhere(tmp_path):

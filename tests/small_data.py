@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,20 @@ def write_cifar(root: Path, images: int = 40, more: Sequence[str] = ()) -> None:
         noise = torch.randint(40, (images, 3072), generator=generator)
         content = torch.cat([labels, 20 * labels + noise], dim=1).to(torch.uint8)
         (folder / f"{name}.bin").write_bytes(content.numpy().tobytes())
+
+
+def write_idx(folder: Path, images: int = 40) -> None:
+    """Images of 28 by 28 pixels whose brightness tells their class, as those of MNIST."""
+    folder.mkdir(parents=True)
+    for number, prefix in enumerate(("train", "t10k")):
+        generator = torch.Generator().manual_seed(number)
+        labels = torch.randint(10, (images,), generator=generator)
+        noise = torch.randint(40, (images, 28, 28), generator=generator)
+        parts = (("images-idx3", 20 * labels[:, None, None] + noise), ("labels-idx1", labels))
+        for kind, array in parts:
+            sizes = b"".join(size.to_bytes(4, "big") for size in array.shape)
+            content = bytes([0, 0, 8, array.dim()]) + sizes + array.byte().numpy().tobytes()
+            (folder / f"{prefix}-{kind}-ubyte.gz").write_bytes(gzip.compress(content))
 
 
 def write_texts(root: Path, words: int = 30) -> None:

@@ -1,0 +1,145 @@
+"""What the experiments on problems have in common: as many trials for a rival as for a constraint.
+
+A method is a job. It is trained with each of its trials and one seed, the trial that is best on
+validation data is chosen, and new seeds are trained with it. Only these are compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+
+from colangevin.lab import kit
+
+SEARCH, SEEDS = "search", "seeds"
+"""Parts of a history: one row per trial, then one per new seed."""
+
+Options: TypeAlias = Mapping[str, Any]
+"""What differs between the trials of a method."""
+Going: TypeAlias = Callable[[], bool]
+"""Whether to go on; to be asked before every step."""
+Train: TypeAlias = Callable[[Options, str, Going], "Mapping[str, float] | None"]
+"""Trains one network, and measures it as far as its part needs; None where it did not go on."""
+
+
+def search(log: kit.Log, train: Train, key: str, sign: int = 1) -> None:
+    """Train a method with its trials, choose one, and train new seeds with it.
+
+    A run that is interrupted starts again from its beginning, those before it are kept.
+
+    Args:
+        log: of a job with ``trials``, a list of options, and ``runs``.
+        train: trains one network.
+        key: of the number, on validation data, by which a trial is chosen.
+        sign: 1 if more of it is better, -1 if less is.
+    """
+    settings = log.job.settings
+    trials = settings["trials"]
+    log.load()
+    while True:
+        done = len(log.record.history.get("part", []))
+        searched = log.record.history.get(key, [])[: len(trials)]
+        best = chosen([sign * _number(value) for value in searched])
+        planned = _planned(settings, best)
+        if done == len(planned):
+            break
+        part, trial, seed = planned[done]
+        share = done / (len(trials) + settings["runs"])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            found = train(trials[trial], part, partial(log.advance, share, dict))
+        if found is None:
+            return
+        log.append(part=part, trial=trial, seed=seed, **found)
+        if not log.advance(share, dict):
+            return
+    log.finish(trial=best, **trials[best], **of_seeds(log.record))
+
+
+def _planned(settings: kit.Settings, best: int) -> list[tuple[str, int, int]]:
+    """Part, trial and seed of all runs; the trial of the new seeds is known once all are done."""
+    first = 1000 * settings["seed"] + kit.RUNS
+    trials = [(SEARCH, trial, first) for trial in range(len(settings["trials"]))]
+    return trials + [(SEEDS, best, seed) for seed in kit.seeds_of(settings)]
+
+
+def chosen(values: Sequence[float]) -> int:
+    """The place of the largest number; one that is no number is the last choice.
+
+    Example:
+        >>> chosen([0.1, math.nan, 0.3])
+        2
+    """
+    ranks = [-math.inf if math.isnan(value) else value for value in values]
+    return ranks.index(max(ranks)) if ranks else 0
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def of_seeds(record: kit.Record) -> dict[str, list[Any]]:
+    """What the new seeds found, by name.
+
+    Example:
+        >>> history = {"part": ["search", "seeds", "seeds"], "accuracy": [0.9, 0.8, 0.7]}
+        >>> of_seeds(kit.Record("a", "b", 0, {}, history=history))
+        {'accuracy': [0.8, 0.7]}
+    """
+    rows = [row for row, part in enumerate(record.history["part"]) if part == SEEDS]
+    names = [name for name in record.history if name not in ("part", "trial", "seed")]
+    return {name: [record.history[name][row] for row in rows] for name in names}
+
+
+def searched(record: kit.Record, key: str) -> list[tuple[Options, float]]:
+    """The trials and what they reached.
+
+    Example:
+        >>> history = {"part": ["search", "seeds"], "accuracy": [0.9, None]}
+        >>> searched(kit.Record("a", "b", 0, {"trials": [{"lr": 1}]}, history=history), "accuracy")
+        [({'lr': 1}, 0.9)]
+    """
+    trials = record.settings["trials"]
+    values = record.history[key][: len(trials)]
+    return [(own, _number(value)) for own, value in zip(trials, values, strict=True)]
+
+
+def trial_text(record: kit.Record) -> str:
+    """The trial that was chosen.
+
+    Example:
+        >>> settings = {"trials": [{"lr": 0.1, "decay": 0.01}]}
+        >>> trial_text(kit.Record("a", "b", 0, settings, final={"trial": 0}))
+        'lr 0.1, decay 0.01'
+    """
+    options = record.settings["trials"][record.final["trial"]]
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in options.items())
+
+
+def table(records: kit.Records, quantities: Sequence[kit.Quantity]) -> kit.Table:
+    """Each method with the trial that was chosen among how many, and what its new seeds reached."""
+    rows = [
+        [
+            record.settings["label"],
+            f"{trial_text(record)} (of {len(record.settings['trials'])})",
+            *(quantity.text(record) for quantity in quantities),
+        ]
+        for record in records.values()
+    ]
+    return kit.Table(["method", "chosen", *(own.label for own in quantities)], rows)
+
+
+def ahead(
+    records: kit.Records, quantity: kit.Quantity, best: str, others: Sequence[str], why: str = ""
+) -> list[kit.Claim]:
+    """The claim that one method is better than others, of those that have records."""
+    there = [records[name] for name in others if name in records]
+    if best not in records or not there:
+        return []
+    claim = quantity.ahead(records[best], *there)
+    return [replace(claim, why="; ".join(filter(None, (claim.why, why))))]

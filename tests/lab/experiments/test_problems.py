@@ -6,10 +6,17 @@ import pytest
 import torch
 
 import small_data
-from colangevin.lab.experiments.problems import attacks, lipschitz, search
+from colangevin.lab.experiments.problems import (
+    attacks,
+    grokking,
+    grokking_findings,
+    lipschitz,
+    no_normalisation,
+    search,
+)
 from colangevin.lab.runner.experiment import Job
 from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Records, read_records
+from colangevin.lab.runner.records import Record, Records, read_records
 from colangevin.lab.runner.running import reproduce
 
 
@@ -157,3 +164,104 @@ def test_its_report_is_made_from_records(robust):
     }  # two runs decide nothing
     some = Records(record for name, record in robust.items() if name != "sgd")
     assert experiment.figures(some) and experiment.claims(some)
+
+
+# --- no-normalisation ----------------------------------------------------------------------
+
+
+def test_deep_networks_are_trained_and_reported(images, tmp_path):
+    experiment = no_normalisation.EXPERIMENT
+    records = reproduce(experiment, "smoke", data=images, out=tmp_path, jobs=1)
+    assert list(records) == [f"{name}-4" for name in no_normalisation.METHODS]
+    for record in records.values():
+        assert len(record.values("test_accuracy")) == 2 and record.history["part"][0] == "search"
+    assert len(experiment.table(records).rows) == len(records)
+    assert set(experiment.figures(records)) == {"depth"}
+    assert len(experiment.claims(records)) == 3
+
+
+@pytest.mark.parametrize("method", no_normalisation.METHODS)
+def test_what_is_orthogonal(method):
+    settings = {"depth": 4, "width": 12, **no_normalisation.METHODS[method]}
+    torch.manual_seed(0)
+    parts = no_normalisation.make(settings, {"lr": 0.01}, 100)
+    grams = []
+    for _ in range(2):
+        layers = [layer for layer in parts.model if isinstance(layer, torch.nn.Linear)]
+        errors = [lipschitz.gram_error(layer.weight.detach() / 2**0.5) for layer in layers[1:-1]]
+        grams.append(max(errors) < 1e-5)
+        batch = no_normalisation.Part(torch.rand(10, 784), torch.randint(10, (10,)))
+        for _ in range(3):
+            assert no_normalisation.descend(parts, batch)
+    expected = {"orthogonal": [True, True], "start": [True, False]}
+    assert grams == expected.get(settings["weights"], [False, False])
+    has_norm = any(isinstance(layer, torch.nn.BatchNorm1d) for layer in parts.model)
+    assert has_norm is (settings["weights"] == "norm")
+
+
+def test_a_network_that_diverges_is_measured_as_it_is(images):
+    settings = {**no_normalisation.SCALES["smoke"], **no_normalisation.METHODS["he-gradient"]}
+    read = no_normalisation.read_images(settings, images)
+    own = {**settings, "depth": 4}
+    found = no_normalisation.trained(own, read, {"lr": 1e8}, "seeds", lambda: True)
+    assert 0.0 <= found["test_accuracy"] <= 0.5
+
+
+# --- grokking ------------------------------------------------------------------------------
+
+
+def test_pairs_are_products_and_no_test_pair_is_trained_on():
+    torch.manual_seed(0)
+    train, test = grokking.draw_pairs({"modulus": 7, "share": 0.5, "test_pairs": 100})
+    for pairs in (train, test):
+        first, second, sign = pairs.tokens.T
+        assert torch.equal(first * second % 7, pairs.products) and set(sign.tolist()) == {7}
+    rows = [tuple(row) for row in (*train.tokens.tolist(), *test.tokens.tolist())]
+    assert len(set(rows)) == len(rows) == 49 and len(train.products) == 24
+
+
+@pytest.mark.parametrize(("method", "bounded"), [("adam-bounded", True), ("adam-start", False)])
+def test_rows_begin_at_the_bound_and_stay_there_if_they_are_bounded(method, bounded):
+    settings = {**grokking.SCALES["smoke"], **grokking.METHODS[method]}
+    torch.manual_seed(0)
+    model, optimizer = grokking.make(settings, {"lr": 0.5, "radius": 2.0})
+    hidden = [p for n, p in model.named_parameters() if ".attention." in n or ".mlp." in n]
+    assert len(hidden) == 6
+    for after in (False, True):
+        norms = torch.cat([weight.detach().norm(dim=1) for weight in hidden])
+        if after:
+            assert bool((norms <= 2.0 + 1e-6).all()) is bounded
+        else:
+            torch.testing.assert_close(norms, torch.full_like(norms, 2.0))
+        for _ in range(3):  # in the first step the head is 0, and hands no gradient on
+            outputs = model(torch.randint(7, (30, 3)))
+            torch.nn.functional.cross_entropy(outputs[:, -1], torch.randint(7, (30,))).backward()
+            optimizer.step()
+
+
+def test_grokking_runs_and_is_reported(tmp_path):
+    experiment = grokking.EXPERIMENT
+    records = reproduce(experiment, "smoke", out=tmp_path, jobs=1)
+    assert list(records) == list(grokking.METHODS)
+    for record in records.values():
+        assert len(record.history["course"]) == 4
+        assert record.values("steps") == [5 * len(c) for c in record.history["course"][2:]]
+    assert len(experiment.table(records).rows) == 5 and set(experiment.figures(records)) == {
+        "steps"
+    }
+    assert {claim.order.verdict for claim in experiment.claims(records)} <= {"undecided", "no"}
+
+
+def test_steps_are_compared_by_the_sign_test():
+    def record(job, steps, missing):
+        settings = {"label": job, "limit": 3000}
+        return Record("grokking", job, 0, settings, final={"steps": steps, "missing": missing})
+
+    late, early = [3000] * 5 + [2800], [300, 400, 500, 350, 800, 900]
+    found = grokking_findings.claims(
+        Records(
+            [record("adamw", late, [0.1] * 5 + [0.0]), record("adam-bounded", early, [0.0] * 6)]
+        )
+    )
+    assert [str(claim.order) for claim in found] == ["yes (sign test, n = 6, p = 0.031)"]
+    assert "5 of 6 not within 3,000" in found[0].ours

@@ -18,6 +18,8 @@ from colangevin.lab import kit
 
 SEARCH, SEEDS = "search", "seeds"
 """Parts of a history: one row per trial, then one per new seed."""
+COURSE = "course"
+"""A column with a list per run: what was measured on the way."""
 
 Options: TypeAlias = Mapping[str, Any]
 """What differs between the trials of a method."""
@@ -92,7 +94,8 @@ def of_seeds(record: kit.Record) -> dict[str, list[Any]]:
         {'accuracy': [0.8, 0.7]}
     """
     rows = [row for row, part in enumerate(record.history["part"]) if part == SEEDS]
-    names = [name for name in record.history if name not in ("part", "trial", "seed")]
+    plan = ("part", "trial", "seed", COURSE)
+    names = [name for name in record.history if name not in plan]
     return {name: [record.history[name][row] for row in rows] for name in names}
 
 
@@ -135,11 +138,19 @@ def table(records: kit.Records, quantities: Sequence[kit.Quantity]) -> kit.Table
 
 
 def ahead(
-    records: kit.Records, quantity: kit.Quantity, best: str, others: Sequence[str], why: str = ""
+    records: kit.Records, quantity: kit.Quantity, best: str, others: Sequence[str], where: str = ""
 ) -> list[kit.Claim]:
-    """The claim that one method is better than others, of those that have records."""
+    """The claim that one method is better than others, of those that have records.
+
+    Args:
+        records: by method.
+        quantity: what is compared.
+        best: the method that is claimed to be ahead.
+        others: its rivals.
+        where: added to what is measured.
+    """
     there = [records[name] for name in others if name in records]
     if best not in records or not there:
         return []
     claim = quantity.ahead(records[best], *there)
-    return [replace(claim, why="; ".join(filter(None, (claim.why, why))))]
+    return [replace(claim, text=f"{claim.text}{where}")]

@@ -11,6 +11,8 @@ from colangevin.lab.experiments.problems import (
     grokking,
     grokking_findings,
     lipschitz,
+    long_memory,
+    long_memory_findings,
     no_normalisation,
     search,
 )
@@ -141,7 +143,7 @@ def robust(images, tmp_path_factory):
 
 def test_every_method_has_its_trials_and_certificates(robust):
     assert list(robust) == list(lipschitz.METHODS)
-    assert {len(own["trials"]) for own in lipschitz.METHODS.values()} == {6}
+    assert {len(own["trials"]) for own in lipschitz.METHODS.values()} == {4}
     for name, record in robust.items():
         assert record.history["part"] == ["search"] * 2 + ["seeds"] * 2
         for radius in ("0.25", "0.5", "1"):
@@ -265,3 +267,50 @@ def test_steps_are_compared_by_the_sign_test():
     )
     assert [str(claim.order) for claim in found] == ["yes (sign test, n = 6, p = 0.031)"]
     assert "5 of 6 not within 3,000" in found[0].ours
+
+
+# --- long-memory ---------------------------------------------------------------------------
+
+
+def test_long_memory_runs_and_is_reported(tmp_path):
+    experiment = long_memory.EXPERIMENT
+    records = reproduce(experiment, "smoke", out=tmp_path, jobs=1)
+    names = list(long_memory.METHODS)
+    assert list(records) == [f"{n}-3" for n in names] + [f"swept-{n}-2" for n in names]
+    assert len(experiment.table(records).rows) == 5
+    assert set(experiment.figures(records)) == {"recalled"}
+    assert len(experiment.claims(records)) == 8
+    for name, record in records.items():
+        parts = ["search"] * 2 + ["seeds"] * 2 if name in names else ["seeds"] * 4
+        assert record.history["part"] == (parts if "swept" in name else ["search"] * 2 + parts[2:])
+        if "orthogonal" in name:
+            assert max(record.history["gram_error"]) < 1e-5
+
+
+def test_all_recurrent_networks_of_a_seed_begin_with_the_same_weights():
+    settings = {"hidden": 8, "other_lr": 0.002}
+    tokens, _ = long_memory.draw(3, wait=4)
+    outputs = []
+    for method in ("free", "orthogonal-gradient", "orthogonal-adam", "torch-orthogonal"):
+        torch.manual_seed(1)
+        own = {**settings, **long_memory.METHODS[method], "method": method}
+        model, _ = long_memory.make(own, {"lr": 0.01})
+        outputs.append(model(tokens))
+    for other in outputs[1:]:
+        torch.testing.assert_close(other, outputs[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_that_knows_nothing_has_the_loss_of_guessing():
+    _, answers = long_memory.draw(4000, wait=5)
+    sure = torch.full((*answers.shape, long_memory.TOKENS), -30.0)
+    sure[:-10, :, long_memory.BLANK] = 30.0
+    sure[-10:, :, : long_memory.SYMBOLS] = 0.0
+    loss = torch.nn.functional.cross_entropy(sure.flatten(0, 1), answers.flatten())
+    assert float(loss) == pytest.approx(long_memory.guessing(5), rel=1e-4)
+
+
+def test_learning_rates_that_work_are_counted_by_run():
+    history = {"trial": [0, 0, 1, 1], "recalled": [0.95, 0.2, 0.91, None]}
+    settings = {"trials": [{"lr": 0.1}, {"lr": 0.2}], "label": "A"}
+    record = Record("long-memory", "a", 0, settings, history=history)
+    assert long_memory_findings.working(record).values == [2.0, 0.0]

@@ -35,7 +35,7 @@ LAPTOP: dict[str, Any] = {
     "valid_images": 500,
     "test_images": 1_000,
     "hidden": [128, 128],
-    "epochs": 6,
+    "epochs": 4,
     "batch_size": 128,
     "attack_steps": 40,
     "radii": [0.25, 0.5, 1.0],
@@ -52,7 +52,7 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 def grid(lrs: list[float], name: str = "", values: tuple[float, ...] = ()) -> list[Options]:
-    """Six trials: learning rates, or all pairs of one and of another option.
+    """Four trials: learning rates, or all pairs of one and of another option.
 
     Example:
         >>> grid([0.1, 0.2], "decay", (1e-3,))
@@ -63,20 +63,20 @@ def grid(lrs: list[float], name: str = "", values: tuple[float, ...] = ()) -> li
 
 def bounded(label: str, geometry: str, activation: str = "sort") -> dict[str, Any]:
     """A method that bounds every layer."""
-    trials = grid([0.1, 0.4], "sharpness", (8.0, 24.0, 72.0))
+    trials = grid([0.1, 0.4], "sharpness", (10.0, 40.0))
     own = {"label": label, "geometry": geometry, "activation": activation}
     return {**own, "trials": trials}
 
 
 METHODS: dict[str, dict[str, Any]] = {
-    "sgd": {"label": "SGD", "trials": grid([0.01, 0.02, 0.05, 0.1, 0.2, 0.4])},
+    "sgd": {"label": "SGD", "trials": grid([0.02, 0.05, 0.1, 0.2])},
     "decay": {
         "label": "weight decay",
-        "trials": grid([0.05, 0.2], "decay", (1e-3, 3e-3, 1e-2)),
+        "trials": grid([0.05, 0.2], "decay", (3e-3, 1e-2)),
     },
     "attacked": {
         "label": "adversarial training",
-        "trials": grid([0.05, 0.2], "radius", (0.25, 0.5, 1.0)),
+        "trials": grid([0.05, 0.2], "radius", (0.5, 1.0)),
         "train_steps": 3,
     },
     "orthogonal-relu": bounded("Orthogonal, ReLU", "orthogonal", "relu"),
@@ -265,9 +265,9 @@ def gram_error(weight: Tensor) -> float:
 
 
 NOTE = (
-    "Laptop is reduced: 15,000 of 60,000 images, 6 epochs, a perceptron of two hidden layers with "
+    "Laptop is reduced: 15,000 of 60,000 images, 4 epochs, a perceptron of two hidden layers with "
     "128 nodes behind a pooling of 28 by 28 to 14 by 14 pixels. Pixels are between 0 and 1, and "
-    "radii are Euclidean, of 28 by 28 pixels. Each method has six trials with one seed. The one "
+    "radii are Euclidean, of 28 by 28 pixels. Each method has four trials with one seed. The one "
     "with the most right answers on 500 other training images, attacked within 0.5, has five new "
     "seeds. Attacks have 40 steps along the margin, from a random point of the ball, with the "
     "worst point of the path; they are on the first 1,000 test images. An image is certified "
@@ -293,7 +293,7 @@ EXPERIMENT = kit.Experiment(
         ("epochs", "not stated", "{epochs}"),
         ("runs", "not stated", "{runs}"),
     ),
-    reduced={"laptop": "15,000 of 60,000 images, 6 epochs, 14 by 14 pixels"},
+    reduced={"laptop": "15,000 of 60,000 images, 4 epochs, 14 by 14 pixels"},
     scales=SCALES,
     jobs=jobs,
     run=run,
@@ -302,5 +302,5 @@ EXPERIMENT = kit.Experiment(
     claims=lipschitz_findings.claims,
     data=("fashion-mnist",),
     note=NOTE,
-    times={"smoke": "10 s", "laptop": "10 min", "full": "3 h"},
+    times={"smoke": "10 s", "laptop": "8 min", "full": "3 h"},
 )

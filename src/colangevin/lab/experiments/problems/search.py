@@ -20,7 +20,8 @@ SEARCH, SEEDS = "search", "seeds"
 """Parts of a history: one row per trial, then one per new seed."""
 COURSE = "course"
 """A column with a list per run: what was measured on the way."""
-
+Planned: TypeAlias = tuple[str, int, int]
+"""Part, trial and seed of a run."""
 Options: TypeAlias = Mapping[str, Any]
 """What differs between the trials of a method."""
 Going: TypeAlias = Callable[[], bool]
@@ -40,31 +41,59 @@ def search(log: kit.Log, train: Train, key: str, sign: int = 1) -> None:
         key: of the number, on validation data, by which a trial is chosen.
         sign: 1 if more of it is better, -1 if less is.
     """
-    settings = log.job.settings
-    trials = settings["trials"]
+    trials = log.job.settings["trials"]
+
+    def plan(record: kit.Record) -> list[Planned]:
+        best = _best(record, key, sign)
+        return _planned(record.settings, best)
+
+    if _carried_out(log, train, plan):
+        best = _best(log.record, key, sign)
+        log.finish(trial=best, **trials[best], **of_seeds(log.record))
+
+
+def sweep(log: kit.Log, train: Train) -> None:
+    """Train all seeds with all trials, to see which of them work.
+
+    Args:
+        log: as for ``search``.
+        train: likewise.
+    """
+
+    def plan(record: kit.Record) -> list[Planned]:
+        trials = range(len(record.settings["trials"]))
+        return [(SEEDS, trial, s) for trial in trials for s in kit.seeds_of(record.settings)]
+
+    if _carried_out(log, train, plan):
+        log.finish()
+
+
+def _carried_out(log: kit.Log, train: Train, plan: Callable[[kit.Record], list[Planned]]) -> bool:
+    """Make the runs of a plan, which may depend on those that are done; False for an end."""
     log.load()
-    while True:
-        done = len(log.record.history.get("part", []))
-        searched = log.record.history.get(key, [])[: len(trials)]
-        best = chosen([sign * _number(value) for value in searched])
-        planned = _planned(settings, best)
-        if done == len(planned):
-            break
-        part, trial, seed = planned[done]
-        share = done / (len(trials) + settings["runs"])
+    settings = log.job.settings
+    while len(rows := plan(log.record)) > (done := len(log.record.history.get("part", []))):
+        part, trial, seed = rows[done]
+        share = done / len(rows)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            found = train(trials[trial], part, partial(log.advance, share, dict))
+            found = train(settings["trials"][trial], part, partial(log.advance, share, dict))
         if found is None:
-            return
+            return False
         log.append(part=part, trial=trial, seed=seed, **found)
         if not log.advance(share, dict):
-            return
-    log.finish(trial=best, **trials[best], **of_seeds(log.record))
+            return False
+    return True
 
 
-def _planned(settings: kit.Settings, best: int) -> list[tuple[str, int, int]]:
-    """Part, trial and seed of all runs; the trial of the new seeds is known once all are done."""
+def _best(record: kit.Record, key: str, sign: int) -> int:
+    """The trial that is chosen, of those that are done."""
+    values = record.history.get(key, [])[: len(record.settings["trials"])]
+    return chosen([sign * _number(value) for value in values])
+
+
+def _planned(settings: kit.Settings, best: int) -> list[Planned]:
+    """All runs of a search; the trial of the new seeds is known once all trials are done."""
     first = 1000 * settings["seed"] + kit.RUNS
     trials = [(SEARCH, trial, first) for trial in range(len(settings["trials"]))]
     return trials + [(SEEDS, best, seed) for seed in kit.seeds_of(settings)]

@@ -1,0 +1,120 @@
+"""What comes of the records on long memories: pictures, table and verdicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from colangevin.lab import kit
+from colangevin.lab.experiments.problems import search
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OURS = "orthogonal-adam"
+RECALLED = kit.Quantity("recalled", "symbols recalled, %", 1, 100.0, 1, chance=20.0)
+LOSS = kit.Quantity("loss", "loss", -1, digits=4)
+SECONDS = kit.Quantity("seconds", "processor time of a training, s", -1, digits=1)
+WORKS = 0.9
+"""Share of symbols from which on an lr works."""
+
+
+def of_trials(record: kit.Record) -> np.ndarray:
+    """What is recalled, [learning rates, runs], of a method with all of them.
+
+    Example:
+        >>> history = {"trial": [0, 0, 1, 1], "recalled": [0.5, 0.6, 0.95, None]}
+        >>> settings = {"trials": [{"lr": 1.0}, {"lr": 2.0}]}
+        >>> of_trials(kit.Record("a", "b", 0, settings, history=history)).tolist()
+        [[0.5, 0.6], [0.95, 0.0]]
+    """
+    values = np.array(record.history["recalled"], dtype=float)
+    rows = [
+        values[np.array(record.history["trial"]) == trial]
+        for trial in range(len(record.settings["trials"]))
+    ]
+    return np.nan_to_num(np.array(rows))
+
+
+def working(record: kit.Record) -> kit.Measured:
+    """With how many learning rates a run recalls most symbols."""
+    counts = (of_trials(record) >= WORKS).sum(axis=0)
+    return kit.Measured(record.settings["label"], [float(count) for count in counts])
+
+
+def _parts(records: kit.Records) -> tuple[kit.Records, kit.Records]:
+    """Those with a chosen lr, and those with all."""
+    swept = {name for name, record in records.items() if record.settings["swept"]}
+    return (
+        kit.Records(record for name, record in records.items() if name not in swept),
+        kit.Records(records[name] for name in swept),
+    )
+
+
+def figures(records: kit.Records) -> dict[str, Figure]:
+    """What is recalled after each wait, and with each learning rate."""
+    from matplotlib.figure import Figure
+
+    found, swept = _parts(records)
+    figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    labels = list(dict.fromkeys(record.settings["label"] for record in records.values()))
+    for place, label in enumerate(labels):
+        line = {"color": kit.COLORS[place], "linestyle": kit.STYLES[place], "marker": "o"}
+        own = [record for record in found.values() if record.settings["label"] == label]
+        values = [RECALLED.of(record).values for record in own]
+        if own:
+            waits = [record.settings["wait"] for record in own]
+            kit.band(left, waits, np.array(values), label=label, **line)
+        for record in swept.values():
+            if record.settings["label"] == label:
+                lrs = [trial["lr"] for trial in record.settings["trials"]]
+                kit.band(right, lrs, 100 * of_trials(record), **line)
+                right.set(title=f"wait of {record.settings['wait']}, every lr")
+    left.set(xlabel="wait", ylabel="symbols recalled, %", ylim=(0, 102), title="lr chosen")
+    right.set(xlabel="lr of the recurrent weight", xscale="log")
+    for axis in (left, right):
+        axis.axhline(100 / 8, color="gray", linewidth=0.8)
+        axis.grid(alpha=0.3)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    kit.say_bands(figure)
+    return {"recalled": figure}
+
+
+def table(records: kit.Records) -> kit.Table:
+    """What new seeds recall with the chosen lr, and how many lr work."""
+    found, swept = _parts(records)
+    rows = []
+    for record in found.values():
+        wait = record.settings["wait"]
+        work = [
+            working(own).text(1)
+            for own in swept.values()
+            if own.settings["label"] == record.settings["label"]
+        ]
+        cells = [own.text(record) for own in (RECALLED, LOSS, SECONDS)]
+        errors = record.final.get("gram_error")
+        exact = f"{max(record.values('gram_error')):.0e}" if errors else "–"
+        start = [str(wait), record.settings["label"], search.trial_text(record)]
+        rows.append([*start, *cells, exact, *(work or ["–"])])
+    waits = ", ".join(sorted({str(record.settings["wait"]) for record in swept.values()}))
+    columns = ["wait", "method", "chosen", RECALLED.label, LOSS.label, SECONDS.label]
+    columns += ["largest entry of \\|WᵀW − I\\|", f"lr that work, wait {waits or '–'}"]
+    return kit.Table(columns, rows)
+
+
+def claims(records: kit.Records) -> list[kit.Claim]:
+    """At each wait against each rival, and by how many learning rates work."""
+    found, swept = _parts(records)
+    made = []
+    for wait in sorted({record.settings["wait"] for record in found.values()}):
+        for rival in ("lstm", "free", "torch-orthogonal", "orthogonal-gradient"):
+            names = f"{OURS}-{wait}", [f"{rival}-{wait}"]
+            made += search.ahead(found, RECALLED, *names, where=f", wait {wait}")
+    for name, record in swept.items():
+        best = swept.get(f"swept-{OURS}-{record.settings['wait']}")
+        if best is not None and best.job != name:
+            text = f"learning rates that work, of {len(record.settings['trials'])}"
+            made.append(kit.ahead(text, working(best), [working(record)], digits=1))
+    return made

@@ -41,8 +41,8 @@ LAPTOP: dict[str, Any] = {
 """A run ends at the level of test accuracy, or at the limit of steps."""
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": LAPTOP
-    | {"runs": 2, "modulus": 7, "width": 32, "layers": 1, "batch_size": 12}
-    | {"limit": 20, "every": 5, "tried": 2},
+    | {"runs": 1, "modulus": 7, "width": 32, "layers": 1, "batch_size": 12}
+    | {"limit": 8, "every": 4, "tried": 2},
     "laptop": LAPTOP,
     "full": LAPTOP | {"width": 128, "limit": 50_000, "test_pairs": 5_000},
 }
@@ -249,9 +249,9 @@ EXPERIMENT = kit.Experiment(
     scales=SCALES,
     jobs=jobs,
     run=run,
-    figures=grokking_findings.figures,
-    table=grokking_findings.table,
-    claims=grokking_findings.claims,
+    figures={"steps": grokking_findings.draw},
+    table=grokking_findings.TABLE,
+    claims=grokking_findings.CLAIMS,
     note=NOTE,
     times={"smoke": "10 s", "laptop": "20 min", "full": "10 h"},
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from colangevin.lab import kit
@@ -12,13 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STEPS = "steps"
-RIVALS = ("adamw", "lion")
-CONTROLS = {"adam-bounded": "adam-start"}
-
-
-def steps(record: kit.Record) -> kit.Measured:
-    """Steps to the level, or the limit for a run that did not get there."""
-    return kit.Measured(record.settings["label"], record.values(STEPS))
 
 
 def late(record: kit.Record) -> int:
@@ -43,7 +38,7 @@ def text(record: kit.Record) -> str:
     return said + (f"; {count} of {len(found)} not within {limit:,}" if count else "")
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
+def draw(records: kit.Records) -> Figure:
     """Test accuracy of every new seed over the steps."""
     from matplotlib.figure import Figure
 
@@ -63,39 +58,40 @@ def figures(records: kit.Records) -> dict[str, Figure]:
     axis.grid(alpha=0.3)
     axis.legend(fontsize="small")
     axis.set_title("each line is a run, up to 95 %", fontsize="small", color="gray")
-    return {"steps": figure}
+    return figure
 
 
-def table(records: kit.Records) -> kit.Table:
-    """Steps of the new seeds, and what a step costs."""
-    rows = []
-    for record in records.values():
-        pairs = zip(record.values("seconds"), record.values(STEPS), strict=True)
-        cost = kit.Measured("", [1000 * seconds / count for seconds, count in pairs])
-        trial = f"{search.trial_text(record)} (of {len(record.settings['trials'])})"
-        train = kit.Quantity("train_accuracy", "", 1, 100.0, 1).text(record)
-        test = kit.Quantity("test_accuracy", "", 1, 100.0, 1).text(record)
-        rows.append([record.settings["label"], trial, text(record), train, test, cost.text(1)])
-    columns = ["method", "chosen", "steps to 95 %", "train accuracy at the end, %"]
-    columns += ["test accuracy at the end, %", "processor time of a step, ms"]
-    return kit.Table(columns, rows)
+def cost(record: kit.Record, key: str) -> list[float]:
+    """Milliseconds of a step."""
+    pairs = zip(record.values(key), record.values(STEPS), strict=True)
+    return [1000 * seconds / count for seconds, count in pairs]
 
 
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """Bounded rows against decay, tuned, and against the same start without a bound."""
-    found = []
-    for best in ("adam-bounded", "sign-bounded"):
-        for others in (RIVALS[:1], RIVALS[1:], (CONTROLS.get(best, ""),)):
-            there = [records[name] for name in others if name in records]
-            if best in records and there:
-                found.append(_fewer(records[best], there))
-    return found
+def fewer(best: str, *others: str | kit.Of) -> Callable[[kit.Records], list[kit.Claim]]:
+    """Fewer steps, by the sign test: a run that ends at the limit has no number for a mean."""
+
+    def claims(records: kit.Records) -> list[kit.Claim]:
+        made = kit.Ahead(REACHED, best, over=others, exact=True)(records)
+        told = {own.settings["label"]: own for own in records.values()}
+        asked = [one if isinstance(one, kit.Of) else kit.Of(one) for one in (best, *others)]
+        labels = [own.label for one in asked for own in one.measured(records, REACHED)]
+        ours = "; ".join(f"{label} {text(told[label])}" for label in labels)
+        return [replace(claim, ours=ours) for claim in made]
+
+    return claims
 
 
-def _fewer(best: kit.Record, others: list[kit.Record]) -> kit.Claim:
-    """Fewer steps, by the sign test: a run that ends at the limit has no number."""
-    methods = [steps(other) for other in others]
-    label = "steps to 95 % test accuracy"
-    claim = kit.ahead(label, steps(best), methods, sign=-1, digits=0, exact=True)
-    ours = "; ".join(f"{own.settings['label']} {text(own)}" for own in (best, *others))
-    return kit.Claim(claim.text, claim.source, ours, order=claim.order, why=claim.why)
+REACHED = kit.Quantity(STEPS, "steps to 95 % test accuracy", -1, digits=0)
+TABLE = [
+    *(kit.METHOD, search.CHOSEN, kit.Column(REACHED.label, text)),
+    kit.Quantity("train_accuracy", "train accuracy at the end, %", 1, 100.0, 1),
+    kit.Quantity("test_accuracy", "test accuracy at the end, %", 1, 100.0, 1),
+    kit.Quantity("seconds", "processor time of a step, ms", digits=1, read=cost),
+]
+RIVALS = kit.Of(("adamw", "lion"), strongest=True)
+CLAIMS = [
+    fewer("adam-bounded", "adamw"),
+    fewer("adam-bounded", "adam-start"),
+    fewer("sign-bounded", "lion"),
+    fewer("sign-bounded", RIVALS),
+]

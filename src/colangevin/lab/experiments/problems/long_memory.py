@@ -38,8 +38,7 @@ LAPTOP: dict[str, Any] = {
 """``waits`` have one lr chosen for each method; those ``swept`` have all with every seed."""
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": LAPTOP
-    | {"runs": 2, "waits": [3], "swept": [2], "hidden": 8, "batch_size": 4}
-    | {"steps": 4, "test_sequences": 5, "tried": 2},
+    | {"runs": 2, "hidden": 8, "batch_size": 4, "steps": 3, "test_sequences": 5, "tried": 2},
     "laptop": LAPTOP,
     "full": LAPTOP | {"waits": [100, 200, 500], "swept": [100], "hidden": 190, "steps": 4_000},
 }
@@ -59,7 +58,7 @@ def jobs(settings: kit.Settings) -> list[kit.Job]:
 
     Example:
         >>> [job.name for job in jobs({**SCALES["smoke"], "seed": 0})][::5]
-        ['lstm-3', 'swept-lstm-2']
+        ['lstm-150', 'swept-lstm-50']
     """
     common = {k: v for k, v in settings.items() if k not in ("tried", "waits", "swept")}
     common["trials"] = TRIALS[: settings.get("tried")]
@@ -274,9 +273,9 @@ EXPERIMENT = kit.Experiment(
     scales=SCALES,
     jobs=jobs,
     run=run,
-    figures=long_memory_findings.figures,
+    figures={"recalled": long_memory_findings.draw},
     table=long_memory_findings.table,
-    claims=long_memory_findings.claims,
+    claims=long_memory_findings.CLAIMS,
     note=NOTE,
     times={"smoke": "10 s", "laptop": "10 min", "full": "20 h"},
 )

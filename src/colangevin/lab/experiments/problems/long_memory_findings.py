@@ -16,6 +16,8 @@ OURS = "orthogonal-adam"
 RECALLED = kit.Quantity("recalled", "symbols recalled, %", 1, 100.0, 1, chance=20.0)
 LOSS = kit.Quantity("loss", "loss", -1, digits=4)
 SECONDS = kit.Quantity("seconds", "processor time of a training, s", -1, digits=1)
+SHORT, LONG = 50, 150
+"""Waits: with all learning rates, and with the best of each method."""
 WORKS = 0.9
 """Share of symbols from which on an lr works."""
 
@@ -37,10 +39,14 @@ def of_trials(record: kit.Record) -> np.ndarray:
     return np.nan_to_num(np.array(rows))
 
 
-def working(record: kit.Record) -> kit.Measured:
+def working(record: kit.Record, key: str) -> list[float]:
     """With how many learning rates a run recalls most symbols."""
-    counts = (of_trials(record) >= WORKS).sum(axis=0)
-    return kit.Measured(record.settings["label"], [float(count) for count in counts])
+    return [float(count) for count in (of_trials(record) >= WORKS).sum(axis=0)]
+
+
+WORKING = kit.Quantity(
+    "recalled", "learning rates that work, of five", sign=1, digits=1, read=working
+)
 
 
 def _parts(records: kit.Records) -> tuple[kit.Records, kit.Records]:
@@ -52,7 +58,7 @@ def _parts(records: kit.Records) -> tuple[kit.Records, kit.Records]:
     )
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
+def draw(records: kit.Records) -> Figure:
     """What is recalled after each wait, and with each learning rate."""
     from matplotlib.figure import Figure
 
@@ -79,7 +85,7 @@ def figures(records: kit.Records) -> dict[str, Figure]:
         axis.grid(alpha=0.3)
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     kit.say_bands(figure)
-    return {"recalled": figure}
+    return figure
 
 
 def table(records: kit.Records) -> kit.Table:
@@ -89,7 +95,7 @@ def table(records: kit.Records) -> kit.Table:
     for record in found.values():
         wait = record.settings["wait"]
         work = [
-            working(own).text(1)
+            WORKING.text(own)
             for own in swept.values()
             if own.settings["label"] == record.settings["label"]
         ]
@@ -104,17 +110,20 @@ def table(records: kit.Records) -> kit.Table:
     return kit.Table(columns, rows)
 
 
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """At each wait against each rival, and by how many learning rates work."""
-    found, swept = _parts(records)
-    made = []
-    for wait in sorted({record.settings["wait"] for record in found.values()}):
-        for rival in ("lstm", "free", "torch-orthogonal", "orthogonal-gradient"):
-            names = f"{OURS}-{wait}", [f"{rival}-{wait}"]
-            made += search.ahead(found, RECALLED, *names, where=f", wait {wait}")
-    for name, record in swept.items():
-        best = swept.get(f"swept-{OURS}-{record.settings['wait']}")
-        if best is not None and best.job != name:
-            text = f"learning rates that work, of {len(record.settings['trials'])}"
-            made.append(kit.ahead(text, working(best), [working(record)], digits=1))
-    return made
+EACH = {"rival": ("lstm", "free", "torch-orthogonal", "orthogonal-gradient")}
+CLAIMS = [
+    kit.Ahead(
+        RECALLED,
+        f"{OURS}-{LONG}",
+        over=(f"{{rival}}-{LONG}",),
+        text=f"symbols recalled after a wait of {LONG}, %",
+        each=EACH,
+    ),
+    kit.Ahead(
+        WORKING,
+        f"swept-{OURS}-{SHORT}",
+        over=(f"swept-{{rival}}-{SHORT}",),
+        text=f"learning rates that work with a wait of {SHORT}, of five",
+        each=EACH,
+    ),
+]

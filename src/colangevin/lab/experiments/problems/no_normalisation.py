@@ -36,7 +36,7 @@ LAPTOP: dict[str, Any] = {
 }
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": LAPTOP
-    | {"runs": 2, "depths": [4], "train_images": 200, "valid_images": 50, "test_images": 50}
+    | {"runs": 2, "depths": [10], "train_images": 200, "valid_images": 50, "test_images": 50}
     | {"width": 16, "epochs": 2, "tried": 2},
     "laptop": LAPTOP,
     "full": LAPTOP | {"train_images": 50_000, "epochs": 20, "width": 128},
@@ -67,7 +67,7 @@ def jobs(settings: kit.Settings) -> list[kit.Job]:
 
     Example:
         >>> [job.name for job in jobs({**SCALES["smoke"], "seed": 0})][:2]
-        ['orthogonal-gradient-4', 'orthogonal-adam-4']
+        ['orthogonal-gradient-10', 'orthogonal-adam-10']
     """
     common = {key: value for key, value in settings.items() if key not in ("tried", "depths")}
     found = []
@@ -216,9 +216,9 @@ EXPERIMENT = kit.Experiment(
     scales=SCALES,
     jobs=jobs,
     run=run,
-    figures=no_normalisation_findings.figures,
-    table=no_normalisation_findings.table,
-    claims=no_normalisation_findings.claims,
+    figures={"depth": no_normalisation_findings.draw},
+    table=no_normalisation_findings.TABLE,
+    claims=no_normalisation_findings.CLAIMS,
     data=("fashion-mnist",),
     note=NOTE,
     times={"smoke": "10 s", "laptop": "6 min", "full": "5 h"},

@@ -30,7 +30,7 @@ def _depths(records: kit.Records) -> list[int]:
     return sorted({record.settings["depth"] for record in records.values()})
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
+def draw(records: kit.Records) -> Figure:
     """Accuracy against depth, and against the learning rate in the deepest networks."""
     from matplotlib.figure import Figure
 
@@ -65,29 +65,36 @@ def figures(records: kit.Records) -> dict[str, Figure]:
         axis.grid(alpha=0.3)
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     kit.say_bands(figure)
-    return {"depth": figure}
+    return figure
 
 
-def table(records: kit.Records) -> kit.Table:
-    """Accuracies of new seeds, and the learning rates that work."""
-    found = search.table(records, [ACCURACY, SECONDS])
-    columns = ["hidden layers", *found.columns, "lr that work (within 5 points of the best)"]
-    rows = []
-    for record, row in zip(records.values(), found.rows, strict=True):
-        lrs = ", ".join(f"{lr:g}" for lr in working(record))
-        rows.append([str(record.settings["depth"]), *row, lrs])
-    return kit.Table(columns, rows)
-
-
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """At each depth: the constraint against the start alone, and against normalisation."""
-    found = []
-    for depth in _depths(records):
-        where = f", {depth} hidden layers"
-        for direction in ("gradient", "adam"):
-            one, start = f"orthogonal-{direction}-{depth}", f"start-{direction}-{depth}"
-            found += search.ahead(records, ACCURACY, one, [start], where)
-        others = [f"norm-{direction}-{depth}" for direction in ("gradient", "adam")]
-        others.append(f"he-adam-{depth}")
-        found += search.ahead(records, ACCURACY, f"orthogonal-adam-{depth}", others, where)
-    return found
+TABLE = [
+    kit.Column("hidden layers", "depth"),
+    *(kit.METHOD, search.CHOSEN, ACCURACY, SECONDS),
+    kit.Column(
+        "lr that work (within 5 points of the best, validation, 1 run)",
+        lambda own: ", ".join(f"{lr:g}" for lr in working(own)),
+    ),
+]
+NORM = ("norm-gradient-{depth}", "norm-adam-{depth}", "he-gradient-{depth}", "he-adam-{depth}")
+EACH = {"depth": (10, 30, 50)}
+WHERE = "test accuracy with {depth} hidden layers, %"
+CLAIMS = [
+    kit.Ahead(
+        ACCURACY,
+        "orthogonal-gradient-{depth}",
+        over=("start-gradient-{depth}",),
+        text=WHERE,
+        each=EACH,
+    ),
+    kit.Ahead(
+        ACCURACY, "orthogonal-adam-{depth}", over=("start-adam-{depth}",), text=WHERE, each=EACH
+    ),
+    kit.Ahead(
+        ACCURACY,
+        "orthogonal-adam-{depth}",
+        over=(kit.Of(NORM, strongest=True),),
+        text=f"{WHERE}, against the best of BatchNorm and of He's start",
+        each=EACH,
+    ),
+]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -153,33 +152,4 @@ def trial_text(record: kit.Record) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in options.items())
 
 
-def table(records: kit.Records, quantities: Sequence[kit.Quantity]) -> kit.Table:
-    """Each method with the trial that was chosen among how many, and what its new seeds reached."""
-    rows = [
-        [
-            record.settings["label"],
-            f"{trial_text(record)} (of {len(record.settings['trials'])})",
-            *(quantity.text(record) for quantity in quantities),
-        ]
-        for record in records.values()
-    ]
-    return kit.Table(["method", "chosen", *(own.label for own in quantities)], rows)
-
-
-def ahead(
-    records: kit.Records, quantity: kit.Quantity, best: str, others: Sequence[str], where: str = ""
-) -> list[kit.Claim]:
-    """The claim that one method is better than others, of those that have records.
-
-    Args:
-        records: by method.
-        quantity: what is compared.
-        best: the method that is claimed to be ahead.
-        others: its rivals.
-        where: added to what is measured.
-    """
-    there = [records[name] for name in others if name in records]
-    if best not in records or not there:
-        return []
-    claim = quantity.ahead(records[best], *there)
-    return [replace(claim, text=f"{claim.text}{where}")]
+CHOSEN = kit.Column("chosen", lambda own: f"{trial_text(own)} (of {len(own.settings['trials'])})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import search
@@ -50,7 +50,7 @@ def draw(records: kit.Records) -> Figure:
         for course in [course for part, course in rows if part == search.SEEDS]:
             times = [every * (index + 1) for index in range(len(course))]
             values = [100 * value for value in course]
-            line = {"color": kit.COLORS[place], "linestyle": kit.STYLES[place]}
+            line: dict[str, Any] = {"color": kit.COLORS[place], "linestyle": kit.STYLES[place]}
             axis.plot(times, values, label=label, linewidth=1.2, alpha=0.8, **line)
             label = None
     axis.axhline(100 * records.settings["level"], color="gray", linewidth=0.8)
@@ -82,14 +82,14 @@ def fewer(best: str, *others: str | kit.Of) -> Callable[[kit.Records], list[kit.
 
 
 REACHED = kit.Quantity(STEPS, "steps to 95 % test accuracy", -1, digits=0)
-TABLE = [
+TABLE: list[kit.Column | kit.Quantity] = [
     *(kit.METHOD, search.CHOSEN, kit.Column(REACHED.label, text)),
     kit.Quantity("train_accuracy", "train accuracy at the end, %", 1, 100.0, 1),
     kit.Quantity("test_accuracy", "test accuracy at the end, %", 1, 100.0, 1),
     kit.Quantity("seconds", "processor time of a step, ms", digits=1, read=cost),
 ]
 RIVALS = kit.Of(("adamw", "lion"), strongest=True)
-CLAIMS = [
+CLAIMS: list[Callable[[kit.Records], list[kit.Claim]]] = [
     fewer("adam-bounded", "adamw"),
     fewer("adam-bounded", "adam-start"),
     fewer("sign-bounded", "lion"),

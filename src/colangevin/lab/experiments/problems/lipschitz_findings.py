@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,9 +68,19 @@ def lost(records: kit.Records) -> list[kit.Claim]:
     return [kit.number("test accuracy that a bound costs, points", "1", ours, digits=1)]
 
 
-TABLE = [kit.METHOD, search.CHOSEN, CLEAN, SIGNS, *ATTACKED, *CERTIFIED, BOUND, EXACT, SECONDS]
+TABLE: list[kit.Column | kit.Quantity] = [
+    kit.METHOD,
+    search.CHOSEN,
+    CLEAN,
+    SIGNS,
+    *ATTACKED,
+    *CERTIFIED,
+    BOUND,
+    EXACT,
+    SECONDS,
+]
 STRONG, SURE = ATTACKED[1], CERTIFIED[1]
-CLAIMS = [
+CLAIMS: list[Callable[[kit.Records], list[kit.Claim]]] = [
     kit.Ahead(STRONG, OURS, over=("sgd", "decay")),
     kit.Ahead(STRONG, OURS, over=("attacked",)),
     kit.Ahead(SURE, OURS, over=("sgd", "decay", "attacked")),

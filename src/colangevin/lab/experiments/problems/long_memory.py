@@ -150,7 +150,7 @@ class LSTM(nn.Module):
         self.core = nn.LSTM(TOKENS, hidden)
         self.output = nn.Linear(hidden, TOKENS)
         with torch.no_grad():
-            self.core.bias_ih_l0[hidden : 2 * hidden] = 1.0
+            self.core.get_parameter("bias_ih_l0")[hidden : 2 * hidden] = 1.0
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map tokens [time, n] to logits [time, n, tokens]."""
@@ -178,9 +178,9 @@ def make(settings: kit.Settings, options: Options) -> tuple[nn.Module, torch.opt
         first = made.recurrent.weight.detach().clone()
         parametrizations.orthogonal(made.recurrent, orthogonal_map="cayley")
         made.recurrent.weight = first
-        groups = [{"params": list(made.recurrent.parameters())}]
-        groups.append({"params": others, "lr": settings["other_lr"]})
-        return made, torch.optim.Adam(groups, lr=lr)
+        rest: dict[str, Any] = {"params": others, "lr": settings["other_lr"]}
+        inner = {"params": list(made.recurrent.parameters())}
+        return made, torch.optim.Adam([inner, rest], lr=lr)
     recurrent: dict[str, Any] = {"params": [made.recurrent.weight]}
     recurrent["direction"] = settings["direction"]
     recurrent["momentum"] = 0.9 if settings["direction"] == "gradient" else 0.0

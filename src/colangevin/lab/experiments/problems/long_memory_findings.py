@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,7 +112,7 @@ def table(records: kit.Records) -> kit.Table:
 
 
 EACH = {"rival": ("lstm", "free", "torch-orthogonal", "orthogonal-gradient")}
-CLAIMS = [
+CLAIMS: list[Callable[[kit.Records], list[kit.Claim]]] = [
     kit.Ahead(
         RECALLED,
         f"{OURS}-{LONG}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,7 +69,7 @@ def draw(records: kit.Records) -> Figure:
     return figure
 
 
-TABLE = [
+TABLE: list[kit.Column | kit.Quantity] = [
     kit.Column("hidden layers", "depth"),
     *(kit.METHOD, search.CHOSEN, ACCURACY, SECONDS),
     kit.Column(
@@ -79,7 +80,7 @@ TABLE = [
 NORM = ("norm-gradient-{depth}", "norm-adam-{depth}", "he-gradient-{depth}", "he-adam-{depth}")
 EACH = {"depth": (10, 30, 50)}
 WHERE = "test accuracy with {depth} hidden layers, %"
-CLAIMS = [
+CLAIMS: list[Callable[[kit.Records], list[kit.Claim]]] = [
     kit.Ahead(
         ACCURACY,
         "orthogonal-gradient-{depth}",

@@ -28,10 +28,15 @@ def test_page_is_in_step_with_the_records() -> None:
     assert {*folder.iterdir()} == {*generated} - {PAGE}, f"pages without records: run {command}"
 
 
+UNMEASURED = {"lipschitz", "grokking", "no-normalisation", "long-memory"}
+"""Experiments that have no records yet."""
+
+
 @pytest.mark.skipif(not PAGE.exists(), reason="no page yet")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_on_the_page(name: str) -> None:
-    assert f"| [{name}](reproduction/{name}.md) |" in PAGE.read_text(encoding="utf-8")
+    there = f"| [{name}](reproduction/{name}.md) |" in PAGE.read_text(encoding="utf-8")
+    assert there is (name not in UNMEASURED)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,10 @@ _MODULES = (
     "posteriors.uci",
     "posteriors.cold",
     "posteriors.ood",
+    "problems.lipschitz",
+    "problems.grokking",
+    "problems.no_normalisation",
+    "problems.long_memory",
 )
 """One file per experiment, in this folder."""
 

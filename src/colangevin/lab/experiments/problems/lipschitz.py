@@ -279,7 +279,7 @@ NOTE = (
 EXPERIMENT = kit.Experiment(
     name=NAME,
     title="networks with a bound on every layer: attacks and certificates",
-    phrase="bounded layers against attacks",
+    phrase="layers that resist attacks",
     source="figures of the field on Lipschitz networks, not of the paper",
     claimed=(
         "layers with singular values of at most one make a network resist attacks, for about one "

@@ -275,7 +275,7 @@ def test_long_memory_runs_and_is_reported(tmp_path):
     experiment = long_memory.EXPERIMENT
     records = reproduce(experiment, "smoke", out=tmp_path, jobs=1)
     names = list(long_memory.METHODS)
-    assert list(records) == [f"{n}-150" for n in names] + [f"swept-{n}-50" for n in names]
+    assert list(records) == [f"{n}-100" for n in names] + [f"swept-{n}-30" for n in names]
     assert len(experiment.tabulate(records).rows) == 5
     assert set(experiment.draw(records)) == {"recalled"}
     assert len(experiment.judge(records)) == 8

@@ -17,7 +17,7 @@ OURS = "orthogonal-adam"
 RECALLED = kit.Quantity("recalled", "symbols recalled, %", 1, 100.0, 1, chance=20.0)
 LOSS = kit.Quantity("loss", "loss", -1, digits=4)
 SECONDS = kit.Quantity("seconds", "processor time of a training, s", -1, digits=1)
-SHORT, LONG = 50, 150
+SHORT, LONG = 30, 100
 """Waits: with all learning rates, and with the best of each method."""
 WORKS = 0.9
 """Share of symbols from which on an lr works."""

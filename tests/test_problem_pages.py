@@ -1,6 +1,7 @@
 """The guides say what the records of experiments on problems say."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,24 @@ SPEC = importlib.util.spec_from_file_location(
     "problem_pages", ROOT / "scripts" / "problem_pages.py"
 )
 pages = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = pages
 SPEC.loader.exec_module(pages)
+
+
+def between(page, name):
+    text = page.read_text(encoding="utf-8")
+    begin, end = (f"<!-- {name}: {word} -->\n" for word in ("begin", "end"))
+    return text.split(begin)[1].split(end)[0]
+
+
+def test_the_problems_on_choose_are_in_step_with_the_records():
+    said = between(ROOT / "docs" / "choose.md", "problems")
+    assert said == pages.choices(ROOT / "results"), "run scripts/problem_pages.py"
 
 
 @pytest.mark.parametrize("name", pages.PAGES)
 def test_guides_are_in_step_with_the_records(name):
-    text = (ROOT / "docs" / "guides" / pages.PAGES[name]).read_text(encoding="utf-8")
-    begin, end = (f"<!-- {name}: {word} -->\n" for word in ("begin", "end"))
-    said = text.split(begin)[1].split(end)[0]
+    said = between(pages.GUIDES / pages.PAGES[name], name)
     assert said == pages.section(name, ROOT / "results"), "run scripts/problem_pages.py"
 
 

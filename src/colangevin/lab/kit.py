@@ -40,7 +40,7 @@ What ``run`` has written is judged like this:
 from __future__ import annotations
 
 from colangevin.diagnostics.significance import mean_std, of_pairs
-from colangevin.lab.claims.columns import METHOD, NONE, Column, Pivot
+from colangevin.lab.claims.columns import METHOD, NONE, VIOLATION, Column, Pivot
 from colangevin.lab.claims.comparing import (
     CHANCE,
     COIN,
@@ -64,10 +64,12 @@ from colangevin.lab.claims.curves import (
     COLORS,
     STYLES,
     Curves,
+    Figure,
     band,
     draw_curves,
     factor_of,
     mean_error,
+    panels,
     plain_logarithms,
     say_bands,
     shared_legend,
@@ -83,12 +85,15 @@ from colangevin.lab.runner.experiment import (
     YES,
     Answer,
     Claim,
+    Drawing,
     Experiment,
     Job,
+    Judgement,
     Settings,
     Table,
     seeds_of,
 )
+from colangevin.lab.runner.experiment import Column as TableColumn
 from colangevin.lab.runner.job_log import Log, pack, read_tensors, unpack
 from colangevin.lab.runner.records import Record, Records, summary
 from colangevin.lab.runner.values import plain
@@ -106,6 +111,7 @@ __all__ = [
     "RUNS",
     "STYLES",
     "UNDECIDED",
+    "VIOLATION",
     "YES",
     "Ahead",
     "Answer",
@@ -113,9 +119,12 @@ __all__ = [
     "Claim",
     "Column",
     "Curves",
+    "Drawing",
     "Experiment",
+    "Figure",
     "Inside",
     "Job",
+    "Judgement",
     "Log",
     "Measured",
     "Most",
@@ -128,6 +137,7 @@ __all__ = [
     "Settings",
     "Stated",
     "Table",
+    "TableColumn",
     "ahead",
     "answer",
     "band",
@@ -146,6 +156,7 @@ __all__ = [
     "of_pairs",
     "over_time",
     "pack",
+    "panels",
     "plain",
     "plain_logarithms",
     "read_tensors",

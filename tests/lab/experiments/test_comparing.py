@@ -191,9 +191,10 @@ def test_welch_against_a_calculation_by_hand():
 
 
 def test_spreads_compare_variances():
-    wide, narrow = Measured("A", [1.0, 5.0, 9.0]), Measured("B", [4.0, 5.0, 6.0])
-    assert spreads(wide).values == [4.0, 0.0, 4.0]
-    assert spreads(narrow).values == [1.0, 0.0, 1.0]
+    record = Record("e", "a", 0, {}, final={"wide": [1.0, 5.0, 9.0], "narrow": [4.0, None, 6.0]})
+    assert spreads(record, "wide") == [4.0, 0.0, 4.0]
+    narrow = spreads(record, "narrow")
+    assert narrow[::2] == [1.0, 1.0] and math.isnan(narrow[1])
 
 
 def test_a_smaller_run_says_nothing_of_a_number_and_keeps_the_order():

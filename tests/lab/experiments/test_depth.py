@@ -38,13 +38,13 @@ EXPERIMENTS = [depth_orthogonal.EXPERIMENT, depth_penalty.EXPERIMENT, depth_temp
 def test_smoke_gives_figures_table_and_claims(experiment, tmp_path):
     records = tiny(experiment, tmp_path)
     assert all(record.complete for record in records.values())
-    figures = experiment.figures(records)
+    figures = experiment.draw(records)
     assert set(figures) == FIGURES[experiment.name]
     for figure in figures.values():
         assert all(axis.lines for axis in figure.axes)
         assert figure.legends or all(axis.get_legend() for axis in figure.axes)
-    assert experiment.table(records).rows
-    assert experiment.claims(records)
+    assert experiment.tabulate(records).rows
+    assert experiment.judge(records)
 
 
 def test_constrained_weights_are_orthogonal_and_all_methods_agree_without_hidden_weights(tmp_path):

@@ -44,9 +44,9 @@ def test_smoke_gives_figures_table_and_claims(few_images, tmp_path):
     for figure in fashion_circle.figures(records).values():
         assert all(len(axis.lines) == 6 for axis in figure.axes)
         assert len(figure.legends) == 1
-    assert len(fashion_circle.EXPERIMENT.table(records).rows) == 6
+    assert len(fashion_circle.EXPERIMENT.tabulate(records).rows) == 6
     stated = 6 + 4  # accuracies, losses
-    found = fashion_circle.EXPERIMENT.claims(records)
+    found = fashion_circle.EXPERIMENT.judge(records)
     assert len(found) == stated + 3 + 14  # orderings, and cells of the grid
     assert sum("not run" in answer.by for claim in found for answer in claim.answers) == 14
     bounded = records["c-cola-ud"]
@@ -76,13 +76,13 @@ def test_scores_in_chunks_are_those_of_the_whole(few_images, monkeypatch):
 
 def test_grid_has_all_cells_of_the_table_and_keeps_the_jobs_of_full():
     experiment = fashion_circle.EXPERIMENT
-    full = experiment.jobs(experiment.settings("full", None, 0))
-    grid = experiment.jobs(experiment.settings("grid", None, 0))
+    full = experiment.plan(experiment.settings("full", None, 0))
+    grid = experiment.plan(experiment.settings("grid", None, 0))
     assert grid[:6] == full
     cells = {tuple(job.settings.get(k) for k in ("lr", "momentum", "weight_decay")) for job in grid}
     assert cells >= set(fashion_findings.TABLE)
     assert len(grid) == 6 + 14
-    asked = experiment.jobs(experiment.settings("grid", 2, 0))
+    asked = experiment.plan(experiment.settings("grid", 2, 0))
     assert {job.settings["runs"] for job in asked} == {2}
 
 

@@ -55,7 +55,7 @@ def data(tmp_path, monkeypatch):
 def test_smoke(name, data, tmp_path):
     """Every job makes a record, and records make a table, figures and verdicts."""
     records = reproduce(EXPERIMENTS[name], "smoke", data=data, out=tmp_path, jobs=1)
-    planned = EXPERIMENTS[name].jobs(EXPERIMENTS[name].settings("smoke", None, 0))
+    planned = EXPERIMENTS[name].plan(EXPERIMENTS[name].settings("smoke", None, 0))
     assert [record.complete for record in records.values()] == [True] * len(planned)
     # As if it were the full scale, so that claims are weighed and not put aside.
     whole = [replace(r, settings={**r.settings, "scale": "full"}) for r in records.values()]
@@ -206,11 +206,12 @@ def test_the_average_answers_in_evaluation():
 @pytest.mark.parametrize(("share", "verdict"), [(0.11, "not comparable"), (0.6, "yes")])
 def test_patches_that_nobody_learnt_get_no_verdict(share, verdict):
     made = []
+    keys = [f"{name}_accuracy" for name in multirate_patches.SETS]
     for place, (name, best) in enumerate({"small": share, "large": 0.1, "both": share}.items()):
-        history = {key: [[best] * 5] for key in multirate_patches.PANELS}
+        history = {key: [[best] * 5] for key in keys}
         settings = {"scale": "full", **multirate_patches.METHODS[name]}
         made.append(Record("multirate-patches", name, place, settings, history=history))
-    found = multirate_patches.claims(Records(made))
+    found = multirate_patches.EXPERIMENT.judge(Records(made))
     patches = [claim.order.verdict for claim in found if "patches alone" in claim.text]
     assert patches == [verdict, verdict]
     assert all("comparable" not in c.order.verdict for c in found if "without" in c.text)

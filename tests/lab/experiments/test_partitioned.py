@@ -49,7 +49,7 @@ def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     digits = ImageData(images[:60], labels[:60], images[60:], labels[60:])
     monkeypatch.setitem(datasets.LOADERS, "mnist", lambda directory: digits)
     records = reproduce(EXPERIMENTS[name], "smoke", out=tmp_path, jobs=1)
-    planned = EXPERIMENTS[name].jobs(EXPERIMENTS[name].settings("smoke", None, 0))
+    planned = EXPERIMENTS[name].plan(EXPERIMENTS[name].settings("smoke", None, 0))
     assert [record.complete for record in records.values()] == [True] * len(planned)
     # As if it were the full scale, so that claims are weighed and not put aside.
     whole = [
@@ -170,8 +170,8 @@ def test_another_coupling_that_is_ahead_refutes_the_range(value: float, verdict:
     values = partitioned_noise.LINES["epsilon"]["values"]
     pixels = {f"{e:g}": several(0.9 if e in (0.05, 0.1) else 0.8) for e in values}
     pixels["2"] = several(value)
-    record = Record("x", "epsilon", 0, {}, final={"pixels": pixels}, complete=True)
-    (claim,) = partitioned_noise.claims(Records([record]))
+    record = Record("x", "epsilon", 0, {"label": "ε"}, final={"pixels": pixels}, complete=True)
+    (claim,) = partitioned_noise.EXPERIMENT.judge(Records([record]))
     assert claim.order.verdict == verdict
     assert ("ε = 2 (" in claim.why) == (verdict != "yes")
 
@@ -196,12 +196,12 @@ def pool(label: str, near_zero: float, share: float = 1.0) -> Record:
 
 def test_numbers_of_all_runs_together_decide_nothing() -> None:
     methods = {"sgd": 0.3, "adam": 0.3, "sgld": 0.002, "adlala-0.5": 0.002}
-    pools = {name: pool(name, near) for name, near in methods.items()}
-    (near,) = [c for c in weight_findings.claims_on_pools(pools) if "below 0.01" in c.text]
-    records = {name: pool(name, 0.0) for name in ("sgld", "adlala")}
-    for name, size in {"sgld": 2.0, "adlala": 1.0}.items():
-        records[name].final["seen"][0]["b1"] = {"deviation": size}
-    (larger,) = weight_findings._larger("two", records)
+    pools = [replace(pool(name, near), job=f"pooled-{name}") for name, near in methods.items()]
+    (near,) = weight_findings.near_zero(Records(pools), "two turns", "pooled-*")
+    courses = [replace(pool(name, 0.0), job=f"two-{name}") for name in ("sgld", "adlala")]
+    for record, size in zip(courses, (2.0, 1.0), strict=True):
+        record.final["seen"][0]["b1"] = {"deviation": size}
+    (larger,) = weight_findings.larger(Records(courses), "two")
     for claim in (near, larger):
         assert claim.order.verdict == "undecided" and "no error" in claim.order.by
     assert near.ours == "sgd 30.0; adam 30.0; sgld 0.2; adlala-0.5 0.2"
@@ -215,7 +215,8 @@ def test_zeros_of_the_worst_and_the_best_tenth_of_runs(worst: float, verdict: st
     around = [-0.01, 0.0, 0.0, 0.0, 0.01]
     zeros = [*[worst + v for v in around], *[0.5] * 40, *[0.1 + v for v in around], None]
     record.final["seen"][0].update(accuracy=accuracies, zeros=zeros)
-    (claim,) = weight_findings._worst({"adam": record})
+    records = Records([replace(record, job="pooled-adam")])
+    (claim,) = [c for made in weight_findings.OF_POOLS for c in made(records) if "tenth" in c.text]
     assert claim.order.verdict == verdict
     assert claim.ours.startswith(f"worst runs {100 * worst:.1f} ± 0.7 (5 runs); best runs 10.0")
 
@@ -246,7 +247,7 @@ def test_adam_again_has_the_same_start_and_other_batches() -> None:
 
 def test_weights_beyond_a_histogram_are_counted_in_its_legend() -> None:
     records = Records([replace(pool("LOL", 0.0, share=0.07), job="pooled-lol")])
-    figure = weight_findings.figures(records)["pooled"]
+    figure = weight_findings.pools(records)
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == ["w1 (93 % outside)", "w2 (93 % outside)"]
     assert "beyond ±3" in figure.get_suptitle()
@@ -268,7 +269,7 @@ def test_one_bar_tells_for_all_methods_whether_a_loss_rises(
         Record("x", job, 0, {"label": label}, history={"test_loss": [[0.5] * 5, several(end)]})
         for job, label, end in (("sgd", "SGD", 0.5 + sgd), ("adlala", "AdLaLa", 0.5 + adlala))
     )
-    claims = partitioned_overfitting.claims(records)
+    claims = partitioned_overfitting.EXPERIMENT.judge(records)
     assert [claim.order.verdict for claim in claims] == verdicts
     assert [claim.why for claim in claims[:2]] == ["taken as above 0.05", "taken as below 0.05"]
 
@@ -291,7 +292,7 @@ def test_few_runs_are_compared_late_and_not_at_their_last_measurement() -> None:
         )
         for place, (job, found) in enumerate(rows.items())
     )
-    accuracy, loss, smooth = partitioned_spirals.claims(records)
+    accuracy, loss, smooth = partitioned_spirals.EXPERIMENT.judge(records)
     assert accuracy.ours.startswith("regions-adlala 84.0 ± 0.2")
     assert [accuracy.order.verdict, loss.order.verdict] == ["yes", "no"]
     assert smooth.text.startswith("turning") and "sign test, n = 5" in smooth.order.by

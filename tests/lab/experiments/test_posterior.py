@@ -42,7 +42,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def checked(name: str, out: Path) -> Records:
     """Every job makes a record, and records make a table, figures and verdicts."""
     records = reproduce(EXPERIMENTS[name], "smoke", out=out, jobs=1)
-    planned = EXPERIMENTS[name].jobs(EXPERIMENTS[name].settings("smoke", None, 0))
+    planned = EXPERIMENTS[name].plan(EXPERIMENTS[name].settings("smoke", None, 0))
     assert [record.complete for record in records.values()] == [True] * len(planned)
     assert not list((out / name).glob("*.trace"))
     whole = [
@@ -81,7 +81,7 @@ def test_unknown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["posterior", "ensemble"])
 def test_a_job_that_is_stopped_goes_on_exactly(kind: str, tmp_path: Path) -> None:
     settings = EXPERIMENTS["posterior-uci"].settings("smoke", None, 0)
-    job = next(j for j in EXPERIMENTS["posterior-uci"].jobs(settings) if j.name == f"yacht-{kind}")
+    job = next(j for j in EXPERIMENTS["posterior-uci"].plan(settings) if j.name == f"yacht-{kind}")
     job = Job(job.experiment, job.name, {**job.settings, "epochs": 6})
     found = []
     for name, ends in (("whole", [10**9]), ("parts", [3, 5, 10**9])):

@@ -335,5 +335,8 @@ def test_losses_that_are_not_finite_are_no_barrier_and_no_claim_without_one():
     assert residual.barrier_place([1.0, float("inf"), 0.0], 0.1) is None
     own = {"shape": ["monotone", "not finite"]}
     assert path_findings.shapes(own) == "1 monotone, 1 not finite"
-    assert path_findings._without("a line", own).why == "in 1 of 2 runs"
-    assert path_findings._share("lines", [own], False).why == "in 1 of 2 runs"
+    record = Record("loss-paths", "a", 0, {}, final={"paths": {"all": own, "layer": own}})
+    assert path_findings.smooth(record, "all") == [1.0, 0.0]
+    assert path_findings.barriers(record, "all,layer") == [0.0, 0.0]
+    (claim,) = path_findings.without("a", "all", "a line")(Records([record]))
+    assert claim.ours == "in 1 of 2 runs" and claim.order.verdict == "undecided"

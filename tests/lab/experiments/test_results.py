@@ -15,7 +15,7 @@ from colangevin.lab.runner.records import Record, Records
 def results(name, scale, runs):
     """Records of all jobs, without results."""
     experiment = find(name)
-    jobs = experiment.jobs(experiment.settings(scale, runs, 7))
+    jobs = experiment.plan(experiment.settings(scale, runs, 7))
     return results_of(
         Records(Record(name, job.name, i, dict(job.settings)) for i, job in enumerate(jobs))
     )

@@ -31,10 +31,10 @@ def out(tmp_path_factory):
 def test_table_claims_and_figures_come_from_the_records(out, name):
     experiment, records = find(name), read_records(out / name)
     assert all(record.complete for record in records.values())
-    assert len(records) == len(experiment.jobs(experiment.settings("smoke", None, 0)))
-    assert len(experiment.table(records).rows) == len(records)
-    assert experiment.claims(records)
-    for figure in experiment.figures(records).values():
+    assert len(records) == len(experiment.plan(experiment.settings("smoke", None, 0)))
+    assert len(experiment.tabulate(records).rows) == len(records)
+    assert experiment.judge(records)
+    for figure in experiment.draw(records).values():
         for axes in figure.axes:
             assert axes.has_data()
 
@@ -44,9 +44,9 @@ def test_some_of_the_jobs_are_enough_for_a_report(out, name):
     """A run that was stopped has a report as well."""
     experiment, records = find(name), read_records(out / name)
     first = Records(list(records.values())[:1])
-    assert len(experiment.table(first).rows) == 1
-    experiment.claims(first)
-    experiment.figures(first)
+    assert len(experiment.tabulate(first).rows) == 1
+    experiment.judge(first)
+    experiment.draw(first)
 
 
 def test_runs_are_trained_on_their_own_data_and_repeat():
@@ -84,10 +84,10 @@ def test_an_ordering_is_judged_run_by_run(out):
         values = [b + lift + j for b, j in zip(base, jitter, strict=True)]
         final = {**record.final, "test_accuracy": values, "test_loss": [1 - v for v in values]}
         made.append(replace(record, final=final))
-    claims = find("spiral-classifiers").claims(Records(made))
+    claims = find("spiral-classifiers").judge(Records(made))
     assert {claim.order.verdict for claim in claims} == {"yes"}
     swapped = [replace(r, final={**r.final, "test_accuracy": base}) for r in made]
-    claims = find("spiral-classifiers").claims(Records(swapped))
+    claims = find("spiral-classifiers").judge(Records(swapped))
     verdicts = {c.order.verdict for c in claims if "accuracy" in c.text}
     assert verdicts == {"undecided"}, "all runs are ties"
 
@@ -96,7 +96,7 @@ def test_an_ordering_is_judged_run_by_run(out):
 def test_a_training_that_was_stopped_goes_on_exactly(tmp_path, job):
     experiment = find("spiral-classifiers")
     settings = {**experiment.settings("smoke", None, 0), "epochs": 6}
-    (chosen,) = [made for made in experiment.jobs(settings) if made.name == job]
+    (chosen,) = [made for made in experiment.plan(settings) if made.name == job]
 
     def log_in(folder, epochs=None):
         directory = tmp_path / folder
@@ -129,7 +129,7 @@ def test_examining_that_was_stopped_goes_on(tmp_path, monkeypatch):
     """Every network is examined once, also where the process is another one."""
     small_data.save_always(monkeypatch)
     experiment = find("spiral-curvature")
-    job = experiment.jobs(experiment.settings("smoke", 4, 0))[0]
+    job = experiment.plan(experiment.settings("smoke", 4, 0))[0]
     curvature, seen = spiral_curvature.boundary_curvature, []
 
     def until_the_third(network, grid):
@@ -155,7 +155,7 @@ def test_examining_that_was_stopped_goes_on(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["spiral-curvature", "spiral-gradients"])
 def test_a_removed_member_keeps_its_place(tmp_path, monkeypatch, name):
     experiment = find(name)
-    job = experiment.jobs(experiment.settings("smoke", 3, 0))[0]
+    job = experiment.plan(experiment.settings("smoke", 3, 0))[0]
     prepared = spiral.make
 
     def with_one_that_diverges(settings, seeds, radii, temperature):
@@ -184,10 +184,10 @@ def test_runs_can_share_a_few_sets_of_data():
 
 def test_the_scale_draws_keeps_the_jobs_of_full_and_explains_a_claim():
     experiment = find("spiral-classifiers")
-    full = experiment.jobs(experiment.settings("full", None, 0))
-    jobs = experiment.jobs(experiment.settings("draws", 10, 0))
+    full = experiment.plan(experiment.settings("full", None, 0))
+    jobs = experiment.plan(experiment.settings("draws", 10, 0))
     assert [job.name for job in jobs[:5]] == [job.name for job in full]
-    assert experiment.jobs(experiment.settings("draws", None, 0))[:5] == full
+    assert experiment.plan(experiment.settings("draws", None, 0))[:5] == full
     wide = [v for n in range(5) for v in (0.6 + 0.01 * n, 0.4 + 0.01 * n)]
     accuracy = {"sgd": [0.5] * 10, "c-sgd": wide}
     records = Records(
@@ -202,7 +202,7 @@ def test_the_scale_draws_keeps_the_jobs_of_full_and_explains_a_claim():
         for values in [accuracy.get(job.name.removeprefix("draws-"))]
         if values
     )
-    claim = experiment.claims(records)[0]
+    claim = experiment.judge(records)[0]
     assert claim.order.verdict == "undecided"
     assert claim.why.endswith(
         "of 2 sets of data with 5 runs each it is clearly ahead in 1, clearly behind in 1"

@@ -43,6 +43,14 @@ NONE = "–"
 METHOD = Column("method", "label")
 
 
+def _held(record: Record) -> str:
+    return f"{max(record.values('violation')):.0e}" if any(record.values("violation")) else NONE
+
+
+VIOLATION = Column("violation", _held)
+"""The largest violation of a constraint in any run; a dash where there is none."""
+
+
 @dataclass(frozen=True)
 class Pivot:
     """A table of one quantity: a row for each value of one setting, a column for each of another.

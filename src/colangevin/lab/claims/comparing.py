@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from statistics import median
 from typing import NamedTuple
 
 from colangevin.diagnostics.significance import (
@@ -79,7 +80,7 @@ class Quantity:
         """
         read = self.read or (late if self.late else Record.values)
         values = [self.factor * value for value in read(record, self.key)]
-        return Measured(record.settings["label"], values)
+        return Measured(record.label, values)
 
     def text(self, record: Record) -> str:
         """Mean ± standard deviation, with the number of runs."""
@@ -367,13 +368,13 @@ def undecided(text: str, stated: str, ours: str, reason: str, why: str = "") -> 
 SURE = "computed, no chance in it"
 
 
-def spreads(ours: Measured) -> Measured:
+def spreads(record: Record, key: str) -> list[float]:
     """Distances of the runs from their median: their means compare variances (Brown and Forsythe).
 
     Example:
-        >>> spreads(Measured("A", [1.0, 2.0, 5.0])).values
+        >>> spreads(Record("a", "b", 0, {}, final={"x": [1.0, 2.0, 5.0]}), "x")
         [1.0, 0.0, 3.0]
     """
-    finite = sorted(value for value in ours.values if math.isfinite(value))
-    middle = (finite[(len(finite) - 1) // 2] + finite[len(finite) // 2]) / 2 if finite else 0.0
-    return Measured(ours.label, [abs(value - middle) for value in ours.values])
+    values = record.values(key)
+    middle = median([value for value in values if math.isfinite(value)] or [0.0])
+    return [abs(value - middle) for value in values]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -12,11 +12,33 @@ from colangevin.lab.claims.comparing import Quantity
 from colangevin.lab.runner.records import Record, Records
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as _Figure
 
+Figure: TypeAlias = "_Figure"
 COLORS = ("#4c72b0", "#dd8452", "#55a868", "#8172b3", "#c44e52", "#937860", "#64b5cd")
 STYLES = ("-", "--", "-.", (0, (1, 1.5)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 """Different dashes: curves that lie on one another can be told apart."""
+
+
+def panels(size: tuple[float, float], *shape: int, **options: Any) -> tuple[Figure, Any]:
+    """A figure and its axes, whose room is shared out so that no text is cut.
+
+    Args:
+        size: width and height in inches.
+        *shape: rows and columns. One row, however long, gives a sequence of panels; nothing gives
+            one panel.
+        **options: what ``subplots`` takes.
+
+    Example:
+        >>> panels((8.0, 3.0), 1, 1)[1].shape, panels((8.0, 3.0), 2, 1, squeeze=False)[1].shape
+        ((1,), (2, 1))
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    if shape[:1] == (1,) and "squeeze" not in options:
+        return figure, figure.subplots(*shape, squeeze=False, **options)[0]
+    return figure, figure.subplots(*shape, **options)
 
 
 def plain_logarithms(axes: Any) -> None:
@@ -152,15 +174,13 @@ class Curves:
 
     def __call__(self, records: Records) -> Figure | None:
         """The figure; None if no job of any row has a record."""
-        from matplotlib.figure import Figure
-
         found = {title: records.named(*jobs) for title, jobs in self.rows.items()}
         shown = {title: own for title, own in found.items() if own}
         if not shown:
             return None
         width, height = len(self.panels), len(shown)
-        figure = Figure(figsize=(max(6.0, 4.6 * width), 3.7 * height), layout="constrained")
-        axes = figure.subplots(height, width, squeeze=False)
+        size = max(6.0, 4.6 * width), 3.7 * height
+        figure, axes = panels(size, height, width, squeeze=False)
         for line, (title, own) in zip(axes, shown.items(), strict=True):
             for axis, quantity in zip(line, self.panels, strict=True):
                 self._panel(axis, quantity, own)
@@ -185,7 +205,7 @@ def _curve(axis: Any, record: Record, quantity: Quantity, index: int) -> None:
     style = {
         "color": COLORS[index % len(COLORS)],
         "linestyle": STYLES[index % len(STYLES)],
-        "label": record.settings["label"],
+        "label": record.label,
         "marker": "o" if len(times) < 25 else "",
         "markersize": 3,
     }
@@ -234,7 +254,7 @@ def draw_curves(
 
 
 def _drawn(axis: Any, record: Record, key: str, color: str, style: Any) -> None:
-    epochs, label = record.history["epoch"], record.settings["label"]
+    epochs, label = record.history["epoch"], record.label
     values = factor_of(key) * np.array(record.series(key))
     mark = {"marker": "o" if len(epochs) < 25 else "", "markersize": 3}
     band(axis, epochs, values, color=color, label=label, linestyle=style, **mark)

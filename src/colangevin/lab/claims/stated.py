@@ -38,7 +38,7 @@ class Of:
     """What some jobs have measured, where the name of one job does not say it all.
 
     Attributes:
-        jobs: names or patterns of jobs.
+        jobs: names or patterns of jobs, or others of these.
         quantity: in the place of the claim's.
         label: in the place of the job's.
         pooled: all runs of the jobs are one sample.
@@ -56,7 +56,7 @@ class Of:
         [Measured(label='all', values=[1.0, 2.0, 3.0, 4.0])]
     """
 
-    jobs: str | Sequence[str]
+    jobs: str | Sequence[str | Of]
     quantity: Quantity | None = None
     label: str = ""
     pooled: bool = False
@@ -65,8 +65,7 @@ class Of:
     def measured(self, records: Records, quantity: Quantity) -> list[Measured]:
         """The numbers of each of the jobs that have a record, or of all together."""
         wanted = self.quantity or quantity
-        names = [self.jobs] if isinstance(self.jobs, str) else self.jobs
-        found = [wanted.of(record) for record in records.named(*names)]
+        found = [one for jobs in _several(self.jobs) for one in _measured(jobs, records, wanted)]
         if self.label:
             found = [one._replace(label=self.label) for one in found]
         if self.strongest:
@@ -77,6 +76,16 @@ class Of:
 
 
 Jobs: TypeAlias = str | Of
+
+
+def _several(jobs: Jobs | Sequence[Jobs]) -> Sequence[Jobs]:
+    return [jobs] if isinstance(jobs, (str, Of)) else jobs
+
+
+def _measured(jobs: Jobs, records: Records, quantity: Quantity) -> list[Measured]:
+    if isinstance(jobs, Of):
+        return jobs.measured(records, quantity)
+    return [quantity.of(record) for record in records.named(jobs)]
 
 
 def _rank(method: Measured, sign: int) -> float:
@@ -91,7 +100,7 @@ class Stated:
 
     Attributes:
         text: what is measured; the quantity's label where it is not given. ``{label}`` stands for
-            the label of the first method, ``{source}`` for what the source states.
+            the label of the first job, ``{source}`` for what the source states.
         why: what is known of a difference, said where the verdict is not *yes*.
         each: values of names in braces; the statement is made for each combination of them.
         reason: why the records cannot decide it, whatever they hold: it is *undecided* then.
@@ -129,8 +138,11 @@ class Stated:
             claim = replace(claim, why="; ".join(filter(None, (claim.why, self.why))))
         return claim
 
-    def _text(self, quantity: Quantity, first: Measured) -> str:
-        return (self.text or quantity.label).replace("{label}", first.label)
+    def _text(self, quantity: Quantity, first: Jobs, records: Records) -> str:
+        while not isinstance(first, str):
+            first = _several(first.jobs)[0]
+        found = [record.label for record in records.named(first)]
+        return (self.text or quantity.label).replace("{label}", "".join(found[:1]))
 
 
 def _filled(value: Any, at: Mapping[str, Any]) -> Any:
@@ -156,7 +168,7 @@ def _filled(value: Any, at: Mapping[str, Any]) -> Any:
 
 def _one(jobs: Jobs, records: Records, quantity: Quantity) -> Measured | None:
     """What exactly one method has reached; None if it has no record."""
-    found = (Of(jobs) if isinstance(jobs, str) else jobs).measured(records, quantity)
+    found = _measured(jobs, records, quantity)
     if len(found) > 1:
         raise ValueError(f"one job is needed, {jobs!r} names {len(found)}")
     return found[0] if found else None
@@ -190,14 +202,13 @@ class Ahead(Stated):
 
     def _claim(self, records: Records) -> Claim | None:
         best = _one(self.best, records, self.quantity)
-        rest = [Of(one) if isinstance(one, str) else one for one in self.over]
-        found = [one for jobs in rest for one in jobs.measured(records, self.quantity)]
+        found = [one for jobs in self.over for one in _measured(jobs, records, self.quantity)]
         others = [one for one in found if one != best]
         if best is None or not others:
             return None
         own = self.quantity
         return ahead(
-            self._text(own, best),
+            self._text(own, self.best, records),
             best,
             others,
             sign=own.sign,
@@ -234,7 +245,7 @@ class Near(Stated):
         own = _one(self.job, records, self.quantity)
         if own is None:
             return None
-        text = self._text(self.quantity, own)
+        text = self._text(self.quantity, self.job, records)
         return number(text, self.stated, own, digits=self.quantity.digits, error=self.reason)
 
 
@@ -267,7 +278,7 @@ class Inside(Stated):
         own = _one(self.job, records, self.quantity)
         if own is None:
             return None
-        text, digits = self._text(self.quantity, own), self.quantity.digits
+        text, digits = self._text(self.quantity, self.job, records), self.quantity.digits
         return inside(text, self.stated, own, low=self.low, high=self.high, digits=digits)
 
 
@@ -281,7 +292,7 @@ class Most(Inside):
         >>> height = Quantity("height", "height of the barrier")
         >>> (claim,) = Most(height, "a", "a barrier", low=0.01)(Records([record]))
         >>> claim.ours, str(claim.order)
-        ('0.09 ± 0.03 (10 runs)', 'yes (sign test, n = 10, p = 0.021)')
+        ('in 9 of 10 runs', 'yes (sign test, n = 10, p = 0.021)')
     """
 
     def _claim(self, records: Records) -> Claim | None:
@@ -289,8 +300,8 @@ class Most(Inside):
         if own is None:
             return None
         right = sum(self.low <= value <= self.high for value in own.values)
-        text = self._text(self.quantity, own)
-        return most(text, self.stated, right, len(own.values), own.text(self.quantity.digits))
+        text = self._text(self.quantity, self.job, records)
+        return most(text, self.stated, right, len(own.values))
 
 
 @dataclass(frozen=True)
@@ -329,7 +340,7 @@ class Apart(Stated):
         other = _one(self.other, records, self.quantity)
         if one is None or other is None:
             return None
-        text, digits = self._text(self.quantity, one), self.quantity.digits
+        text, digits = self._text(self.quantity, self.one, records), self.quantity.digits
         order = within(lead(one, other, shared=self.shared), self.low, self.high)
         ours = "; ".join(f"{own.label} {own.text(digits)}" for own in (one, other))
         return Claim(text, self.stated, ours, order=order, why=taken_as(self.low, self.high))

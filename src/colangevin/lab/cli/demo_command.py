@@ -185,6 +185,6 @@ def _csv(records: Records) -> str:
                 continue
             values = late(record, effect.key, effect.factor)
             for seed, value in zip(seeds_of(record.settings), values, strict=True):
-                label, epochs = record.settings["label"], record.history["epoch"][-1]
+                label, epochs = record.label, record.history["epoch"][-1]
                 writer.writerow([name, label, effect.key, seed, f"{value:.6g}", epochs])
     return file.getvalue()

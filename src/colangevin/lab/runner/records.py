@@ -105,11 +105,16 @@ class Record:
         have = ", ".join([*self.final, *self.history])
         raise KeyError(f"{self.job} has no {key!r}; it has {have}")
 
+    @property
+    def label(self) -> str:
+        """What the job is called in tables and pictures."""
+        return str(self.settings.get("label", self.job))
+
     def at(self, path: str) -> Any:
         """A final result, where results lie in one another, by their names with ``/`` between."""
         found: Any = self.final
         for name in [path] if path in self.final else path.split("/"):
-            found = found[name]
+            found = found[int(name)] if isinstance(found, list) else found[name]
         return found
 
     def series(self, key: str) -> list[list[float]]:

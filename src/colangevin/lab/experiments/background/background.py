@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,6 @@ from colangevin.lab.experiments.background.time_stepping import (
     langevin_respa,
     respa_matrices,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAME = "background"
 FULL: dict[str, Any] = {
@@ -116,14 +113,11 @@ def _averaging(job: kit.Job, log: kit.Log) -> dict[str, Any]:
     return found
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, kit.Figure]:
     """The figures of chapter 1."""
-    from matplotlib.figure import Figure
-
     found = {}
     if "respa" in records:
-        figure = Figure(figsize=(6.5, 3.6), layout="constrained")
-        axis = figure.subplots()
+        figure, axis = kit.panels((6.5, 3.6))
         own = records["respa"].final
         axis.plot(own["phase"], own["modulus"], label="algorithm 1.1")
         axis.plot(own["phase"], own["closed"], "--", label="closed form")
@@ -139,11 +133,9 @@ def figures(records: kit.Records) -> dict[str, Figure]:
     return found
 
 
-def _map(own: Any) -> Figure:
-    from matplotlib.figure import Figure
+def _map(own: Any) -> kit.Figure:
 
-    figure = Figure(figsize=(6.5, 4.0), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = kit.panels((6.5, 4.0))
     error = np.array(own["error"], dtype=float)
     levels = np.log10(np.maximum(error, 1e-3))
     picture = axis.pcolormesh(
@@ -155,11 +147,9 @@ def _map(own: Any) -> Figure:
     return figure
 
 
-def _eigenvalues(own: Any) -> Figure:
-    from matplotlib.figure import Figure
+def _eigenvalues(own: Any) -> kit.Figure:
 
-    figure = Figure(figsize=(10, 6), layout="constrained")
-    axes = figure.subplots(2, 2, sharex=True)
+    figure, axes = kit.panels((10, 6), 2, 2, sharex=True)
     for column, name in enumerate(("RA-0", "RA-1")):
         for row, key in enumerate(("modulus", "argument")):
             axes[row, column].plot(own["h"], own[name][key], ".", markersize=2)

@@ -183,7 +183,7 @@ def measured(effect: Effect, records: kit.Records) -> tuple[kit.Measured, kit.Me
     if pair[0] is None or pair[1] is None:
         return None
     first, second = (
-        kit.Measured(record.settings["label"], kit.late(record, effect.key, effect.factor))
+        kit.Measured(record.label, kit.late(record, effect.key, effect.factor))
         for record in pair
         if record is not None
     )

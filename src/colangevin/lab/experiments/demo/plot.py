@@ -61,7 +61,7 @@ def _curves(axis: Any, effect: demo.Effect, found: list[kit.Record | None]) -> N
         if record is None:
             continue
         values = effect.factor * np.array(record.series(effect.key))
-        label = record.settings["label"]
+        label = record.label
         shown = LEGENDS.get(label, label)
         kit.band(axis, record.history["epoch"], values, color=color, label=shown, linewidth=2.2)
     axis.set(xlabel="epoch", ylabel=LABELS[effect.key])
@@ -79,5 +79,5 @@ def _regions(axis: Any, effect: demo.Effect, record: kit.Record | None, color: s
     regions.draw(axis, kept, "test" if effect.part == "depth" else "train")
     mean = kit.mean_std(kit.late(record, effect.key, effect.factor))[0]
     number = f"{mean:.0f} % right" if effect.sign > 0 else f"test loss {mean:.2f}"
-    label = record.settings["label"]
+    label = record.label
     axis.set_title(f"{label}: {number}", color=color, fontweight="bold")

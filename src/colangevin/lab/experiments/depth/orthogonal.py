@@ -36,7 +36,7 @@ def figures(records: kit.Records) -> dict[str, Figure]:
     """Figure 4, and accuracy against depth."""
     panels: dict[str, dict[str, kit.Record]] = {}
     for record in records.values():
-        own = panels.setdefault(record.settings["label"], {})
+        own = panels.setdefault(record.label, {})
         own[f"{record.settings['depth']} HL"] = record
     return {"accuracy": draw_panels(panels, 4), "depth": draw_depths(_by_method(records))}
 
@@ -44,7 +44,7 @@ def figures(records: kit.Records) -> dict[str, Figure]:
 def _by_method(records: kit.Records) -> dict[str, dict[int, kit.Measured]]:
     found: dict[str, dict[int, kit.Measured]] = {}
     for record in records.values():
-        label, layers = record.settings["label"], record.settings["depth"]
+        label, layers = record.label, record.settings["depth"]
         accuracy = kit.Measured(label, kit.late(record, "test_accuracy", 100.0))
         found.setdefault(label, {})[layers] = accuracy
     return found

@@ -43,7 +43,7 @@ def _runs(record: kit.Record, index: int) -> slice:
 def _measured(record: kit.Record) -> dict[float, kit.Measured]:
     """Accuracies at the end by step size."""
     values = kit.late(record, "test_accuracy", 100.0)
-    label = record.settings["label"]
+    label = record.label
     return {
         step: kit.Measured(
             label if label == CONSTRAINED else f"{label}, h = {step:g}",
@@ -75,7 +75,7 @@ def figures(records: kit.Records) -> dict[str, Figure]:
     steps = max((record.settings["lr"] for record in records.values()), key=len)
     grid = {
         f"{layers} hidden layers": {
-            record.settings["label"]: list(_measured(record).values()) for record in own
+            record.label: list(_measured(record).values()) for record in own
         }
         for layers, own in depths.items()
     }
@@ -93,7 +93,7 @@ def table(records: kit.Records) -> kit.Table:
         for record in own:
             found = _measured(record)
             cells = [found[step].text(1) if step in found else "–" for step in steps]
-            rows.append([str(layers), record.settings["label"], *cells])
+            rows.append([str(layers), record.label, *cells])
     return kit.Table(["hidden layers", "method", *(f"h = {step:g}" for step in steps)], rows)
 
 

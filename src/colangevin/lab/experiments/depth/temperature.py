@@ -42,7 +42,7 @@ def jobs(settings: kit.Settings) -> list[kit.Job]:
 def _pairs(records: kit.Records) -> dict[int, dict[str, kit.Record]]:
     found: dict[int, dict[str, kit.Record]] = {}
     for record in records.values():
-        found.setdefault(record.settings["depth"], {})[record.settings["label"]] = record
+        found.setdefault(record.settings["depth"], {})[record.label] = record
     return found
 
 

@@ -227,7 +227,7 @@ def table(records: kit.Records) -> kit.Table:
         held = f"{max(record.values('violation')):.0e}" if record.settings.get("orthogonal") else ""
         rows.append(
             [
-                record.settings["label"],
+                record.label,
                 ACCURACY.text(record),
                 records.text(job, "best_test_accuracy", 2, 100.0),
                 LOSS.text(record),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,10 +16,6 @@ from colangevin.lab import kit
 from colangevin.lab.experiments.images import fashion_findings
 from colangevin.lab.models import mlp
 from colangevin.lab.runner import datasets
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 NAME = "fashion-circle"
 PAPER: dict[str, Any] = {
@@ -193,7 +189,7 @@ def _sums(outputs: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([functional.cross_entropy(outputs, labels, reduction="sum"), right])
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, kit.Figure]:
     """Figure 7 and figure 4.10."""
     return {
         "curves": fashion_findings.draw(records, ("test_loss", "test_accuracy")),

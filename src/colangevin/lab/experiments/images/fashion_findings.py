@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from colangevin.lab import kit
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BEST = "c-cola-ud"
 ACCURACIES: dict[str, tuple[float, float | None]] = {
@@ -53,12 +48,9 @@ LABELS = {
 }
 
 
-def draw(records: kit.Records, keys: tuple[str, str]) -> Figure:
+def draw(records: kit.Records, keys: tuple[str, str]) -> kit.Figure:
     """Two quantities over time, mean over the runs with two standard errors on either side."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
-    axes = figure.subplots(1, 2)
+    figure, axes = kit.panels((11, 4.6), 1, 2)
     if "largest_output_weight" in keys:
         axes[0].set_yscale("log")
     shown = [record for record in records.values() if not record.settings.get("grid")]
@@ -66,7 +58,7 @@ def draw(records: kit.Records, keys: tuple[str, str]) -> Figure:
         for color, record in zip(kit.COLORS, shown, strict=False):
             epochs = record.history["epoch"][1:]  # without the untrained network
             values = kit.factor_of(key) * np.array(record.series(key)[1:])
-            kit.band(axis, epochs, values, color=color, label=record.settings["label"])
+            kit.band(axis, epochs, values, color=color, label=record.label)
         axis.set(xlabel="epoch", ylabel=LABELS[key])
         axis.grid(alpha=0.3)
     handles, labels = axes[0].get_legend_handles_labels()
@@ -77,7 +69,7 @@ def draw(records: kit.Records, keys: tuple[str, str]) -> Figure:
 
 def _measured(record: kit.Record, key: str) -> kit.Measured:
     values = [kit.factor_of(key) * value for value in record.values(key)]
-    return kit.Measured(record.settings["label"], values)
+    return kit.Measured(record.label, values)
 
 
 def table(records: kit.Records) -> kit.Table:
@@ -88,7 +80,7 @@ def table(records: kit.Records) -> kit.Table:
         accuracy, loss = _stated(job, record)
         rows.append(
             [
-                record.settings["label"],
+                record.label,
                 _measured(record, "test_accuracy").text(2),
                 "–" if accuracy is None else f"{accuracy:.2f}",
                 _measured(record, "test_loss").text(3),
@@ -115,7 +107,7 @@ def claims(records: kit.Records) -> list[kit.Claim]:
     found = []
     for job, record in records.items():
         accuracy, loss = _stated(job, record)
-        label, why = record.settings["label"], WHY.get(job, "")
+        label, why = record.label, WHY.get(job, "")
         for key, value in (("test_accuracy", accuracy), ("test_loss", loss)):
             if value is None:
                 continue

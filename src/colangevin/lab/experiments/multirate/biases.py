@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,7 @@ from torch.nn import functional
 from colangevin.lab import kit
 from colangevin.lab.experiments.multirate import multirate
 from colangevin.lab.experiments.partitioned import partitioned
-from colangevin.lab.experiments.partitioned.plot import draw_curves
 from colangevin.optimizers import Rates, biases_slow, fast_by_name, input_biases_slow
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAME = "multirate-biases"
 FULL: dict[str, Any] = {
@@ -193,37 +189,12 @@ def measure(model: nn.Module, points: partitioned.Points) -> dict[str, list[floa
     return found
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
-    """Figures 5.9 to 5.11 in one, without momentum and with it."""
-    rows: dict[str, list[kit.Record]] = {}
-    for record in records.values():
-        momentum = record.settings["method"]["momentum"]
-        label = record.settings["label"].removesuffix(f", momentum {momentum:g}")
-        shown = replace(record, settings={**record.settings, "label": label})
-        rows.setdefault(f"momentum {momentum:g}", []).append(shown)
-    figure = draw_curves(rows, ["test_accuracy"])
-    figure.set_figwidth(9)
-    for axis in figure.axes:
-        axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.02, 0.5))
-    return {"accuracy": figure}
-
-
-def table(records: kit.Records) -> kit.Table:
-    """Accuracies after the last step."""
-    train = replace(ACCURACY, key="train_accuracy", label="train accuracy, %")
-    rows = [
-        [record.settings["label"], ACCURACY.text(record), train.text(record)]
-        for record in records.values()
-    ]
-    return kit.Table(["method", ACCURACY.label, train.label], rows)
-
-
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """What figures 5.9, 5.10 and 5.11 show."""
-    stated = [("slow", "sgd"), ("slow", "large"), ("slow", "rare"), ("input", "sgd")]
-    stated += [("input", "output"), ("slow", "output")]
-    momentum = [(f"{best}-momentum", f"{other}-momentum") for best, other in stated]
-    return multirate.orderings(records, replace(ACCURACY, chance=kit.COIN), stated + momentum)
+TRAIN = replace(ACCURACY, key="train_accuracy", label="train accuracy, %")
+STATED = [
+    *[("slow", other) for other in ("sgd", "large", "rare")],
+    *[("input", "sgd"), ("input", "output"), ("slow", "output")],
+]
+WITH = [(f"{best}-momentum", f"{other}-momentum") for best, other in STATED]
 
 
 EXPERIMENT = kit.Experiment(
@@ -248,9 +219,13 @@ EXPERIMENT = kit.Experiment(
     scales=SCALES,
     jobs=jobs,
     run=run,
-    figures=figures,
-    table=table,
-    claims=claims,
+    figures={
+        "accuracy": kit.Curves(
+            [ACCURACY], {"momentum 0": tuple(METHODS), "momentum 0.9": ("*-momentum",)}
+        )
+    },
+    table=[kit.METHOD, ACCURACY, TRAIN],
+    claims=multirate.ordered(replace(ACCURACY, chance=kit.COIN), STATED + WITH),
     note=NOTE,
     times={"smoke": "2 s", "laptop": "1 min", "full": "3 min"},
 )

@@ -253,7 +253,7 @@ def table(records: kit.Records) -> kit.Table:
         rows.append(
             [
                 FIGURES[record.settings["part"]],
-                record.settings["label"],
+                record.label,
                 ACCURACY.text(record),
                 LOSS.text(record),
                 " + ".join(f"{phase:.1f}" for phase in phases) if phases else "–",

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,6 @@ from torch.optim.optimizer import Optimizer
 
 from colangevin.lab import kit
 from colangevin.optimizers import Multirate, Rates
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FINETUNING: dict[str, dict[str, Any]] = {
     "full": {"label": "full", "fast": "fc", "kind": "sgd"},
@@ -181,13 +178,10 @@ def share(records: kit.Records, method: str, of: str = "full") -> float:
     return sum(found[method]) / sum(found[of])
 
 
-def draw_times(records: kit.Records, labels: Mapping[str, str]) -> Figure:
+def draw_times(records: kit.Records, labels: Mapping[str, str]) -> kit.Figure:
     """Bars: the phases of a step, one bar per method."""
-    from matplotlib.figure import Figure
-
     found = times(records)
-    figure = Figure(figsize=(max(6.0, 0.9 * len(found)), 4.2), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = kit.panels((max(6.0, 0.9 * len(found)), 4.2))
     below = [0.0] * len(found)
     for place, (phase, color) in enumerate(zip(PHASES, kit.COLORS, strict=False)):
         heights = [phases[place] for phases in found.values()]
@@ -211,6 +205,20 @@ def faster(records: kit.Records, method: str, label: str, stated: str) -> list[k
         return []
     text = f"processor time of a step, {label}, as a share of full fine-tuning"
     return [kit.undecided(text, stated, f"{found:.2f}", ONE_TIME)]
+
+
+def ordered(
+    quantity: kit.Quantity, pairs: Sequence[tuple[str, str]], text: str = ""
+) -> list[kit.Stated]:
+    """One job is better than another.
+
+    Args:
+        quantity: what is compared.
+        pairs: of jobs, the better one first.
+        text: what to say before the name of the quantity.
+    """
+    said = f"{text}{quantity.label}: {{source}}"
+    return [kit.Ahead(quantity, best, [other], text=said) for best, other in pairs]
 
 
 def orderings(

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +19,6 @@ from colangevin.lab.experiments.multirate import multirate
 from colangevin.lab.experiments.multirate.multirate import ACCURACY
 from colangevin.lab.models import WideResNet
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-NAME = "multirate-patches"
 FULL: dict[str, Any] = {
     "runs": 1,
     "batches": [1, 2],
@@ -63,11 +59,14 @@ METHODS: dict[str, dict[str, Any]] = {
     "both": {"label": "two copies, merged every 25 steps", "h": [SMALL, LARGE]},
 }
 SETS = {"clean": patches.CLEAN, "patched": patches.BOTH, "only": patches.ONLY}
-PANELS = {
-    "clean_accuracy": "accuracy without patches, %",
-    "patched_accuracy": "accuracy with patches, %",
-    "only_accuracy": "accuracy on patches alone, %",
-}
+CLEAN, PATCHED, ONLY = (
+    replace(ACCURACY, key=f"{name}_accuracy", label=f"accuracy {words}, %")
+    for name, words in (
+        ("clean", "without patches"),
+        ("patched", "with patches"),
+        ("only", "on patches alone"),
+    )
+)
 NOTE = (
     "Reduced: the thesis has 50,000 images and does not give the width of its WideResNet-16, the "
     "batch or the epochs. Full is a WideResNet-16-4 on 20,000 images, batches of 128, 60 epochs; "
@@ -154,11 +153,6 @@ class MergingSGD(torch.optim.SGD):
         return loss
 
 
-def jobs(settings: kit.Settings) -> list[kit.Job]:
-    """One job per method."""
-    return [kit.Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
-
-
 def begin(settings: kit.Settings) -> kit.training.Parts:
     """A network, or a pair, with its optimizer."""
     model = WideResNet(settings["factor"], channels=settings["channels"])
@@ -211,39 +205,21 @@ def run(job: kit.Job, log: kit.Log) -> None:
     multirate.train(work, log)
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
-    """Figure 5.1: accuracies on three sets."""
-    return {"accuracies": kit.draw_curves([(PANELS, list(records.values()))])}
-
-
-def table(records: kit.Records) -> kit.Table:
-    """Accuracies after the last epoch."""
-    rows = [
-        [
-            record.settings["label"],
-            *(replace(ACCURACY, key=key).text(record) for key in PANELS),
-            records.text(job, "milliseconds", 0),
-        ]
-        for job, record in records.items()
-    ]
-    return kit.Table(["method", *PANELS.values(), "processor time of a step, ms"], rows)
-
-
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """What the caption states; nothing of patches that no method has learnt."""
-    clean, _, only = [replace(ACCURACY, key=key, label=label) for key, label in PANELS.items()]
-    on_images = multirate.orderings(records, clean, [("large", "small"), ("both", "small")])
-    on_patches = multirate.orderings(records, only, [("small", "large"), ("both", "large")])
-    means = [kit.mean_std(only.of(own).values)[0] for own in records.values()]
+def on_patches(records: kit.Records) -> list[kit.Claim]:
+    """What the caption states of patches; nothing of those that no method has learnt."""
+    stated = multirate.ordered(ONLY, [("small", "large"), ("both", "large")])
+    found = [claim for one in stated for claim in one(records)]
+    means = [kit.mean_std(ONLY.of(own).values)[0] for own in records.values()]
     best = max(filter(math.isfinite, means), default=0.0)
-    if best <= 100.0 * kit.CHANCE:
-        why = f"no method has learnt the patches: at most {best:.1f} % on patches alone"
-        on_patches = [claim.incomparable(why) for claim in on_patches]
-    return [*on_images, *on_patches]
+    if best > 100.0 * kit.CHANCE:
+        return found
+    why = f"no method has learnt the patches: at most {best:.1f} % on patches alone"
+    return [claim.incomparable(why) for claim in found]
 
 
+TIME = kit.Quantity("milliseconds", "processor time of a step, ms", digits=0)
 EXPERIMENT = kit.Experiment(
-    name=NAME,
+    name="multirate-patches",
     title="two copies of a wide ResNet at two rates, on CIFAR-10 with patches",
     phrase="a ResNet at two rates",
     source="thesis figure 5.1",
@@ -269,11 +245,11 @@ EXPERIMENT = kit.Experiment(
     },
     own_scale="",
     scales=SCALES,
-    jobs=jobs,
+    jobs=METHODS,
     run=run,
-    figures=figures,
-    table=table,
-    claims=claims,
+    figures={"accuracies": kit.Curves([CLEAN, PATCHED, ONLY])},
+    table=[kit.METHOD, CLEAN, PATCHED, ONLY, TIME],
+    claims=[*multirate.ordered(CLEAN, [("large", "small"), ("both", "small")]), on_patches],
     data=("cifar-10",),
     note=NOTE,
     times={"smoke": "3 s", "laptop": "20 min", "full": "2 days"},

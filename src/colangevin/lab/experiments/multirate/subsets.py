@@ -204,7 +204,7 @@ def table(records: kit.Records) -> kit.Table:
         rows.append(
             [
                 FIGURES[record.settings["part"]],
-                record.settings["label"],
+                record.label,
                 ACCURACY.text(record) if digits else "–",
                 (LOSS if digits else VALID).text(record),
                 records.text(job, "train_loss", 3),

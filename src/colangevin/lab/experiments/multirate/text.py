@@ -12,10 +12,11 @@ from colangevin.lab import kit
 from colangevin.lab.data.pretrained import Minilm
 from colangevin.lab.data.word_pieces import padded
 from colangevin.lab.experiments.multirate import multirate
-from colangevin.lab.experiments.multirate.text_findings import NAME, claims, figures, table
+from colangevin.lab.experiments.multirate.text_findings import CLAIMS, figures, table
 from colangevin.lab.models.encoder import SentenceClassifier, encoder_of
 from colangevin.optimizers import fast_by_name
 
+NAME = "multirate-text"
 FULL: dict[str, Any] = {
     "runs": 10,
     "sentences": 67_349,
@@ -239,7 +240,7 @@ EXPERIMENT = kit.Experiment(
     run=run,
     figures=figures,
     table=table,
-    claims=claims,
+    claims=CLAIMS,
     data=("sst-2", "minilm"),
     note=NOTE,
     times={"smoke": "10 s", "laptop": "15 min", "long": "45 min", "full": "4 days"},

@@ -7,8 +7,7 @@ than inner ones at first, while for AdLaLa they do so about equally.
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,10 +17,6 @@ from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.partitioned.spirals import TWO_TURNS_ADLALA
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-NAME = "partitioned-evolution"
 FULL: dict[str, Any] = {
     "runs": 10,
     "hidden": 100,
@@ -49,11 +44,6 @@ RINGS = ("inner", "middle", "outer")
 EFFECT_POINTS = 200
 EARLY = 2_000
 """Steps that the thesis calls the beginning."""
-
-
-def jobs(settings: kit.Settings) -> list[kit.Job]:
-    """One job per method."""
-    return [kit.Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
 
 
 def look(ensemble: Ensemble, settings: kit.Settings, points: partitioned.Points) -> dict[str, Any]:
@@ -107,27 +97,42 @@ def steps_of(record: kit.Record) -> list[int]:
     return [row["step"] for row in record.final["course"]]
 
 
-def mean_until(record: kit.Record, values: torch.Tensor, step: int) -> list[float]:
-    """Mean of each run over the measurements after the start until a step."""
-    chosen = [place for place, own in enumerate(steps_of(record)) if 0 < own <= step] or [-1]
+def early(record: kit.Record, key: str) -> list[float]:
+    """Mean of a ring, or of the ratio, over the measurements after the start until a step."""
+    chosen = [place for place, own in enumerate(steps_of(record)) if 0 < own <= EARLY] or [-1]
+    values = rings(record)[..., RINGS.index(key)] if key in RINGS else ratios(record)
     return [float(value) for value in values[chosen].mean(dim=0)]
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
-    """Accuracy of each ring, and the ratio of effects, over steps."""
-    from matplotlib.figure import Figure
+def end(record: kit.Record, key: str) -> list[float]:
+    """A ring after the last step."""
+    found: list[float] = rings(record)[-1, :, RINGS.index(key)].tolist()
+    return found
 
+
+INNER, OUTER = (
+    kit.Quantity(ring, f"{ring} ring, first 2,000 steps, %", 1, digits=1, read=early)
+    for ring in ("inner", "outer")
+)
+RATIO = kit.Quantity("ratio", "effect of outer over inner points", read=early)
+ENDS = [
+    kit.Quantity(ring, f"{ring} ring, end, %", digits=1, read=end) for ring in ("inner", "outer")
+]
+POINTS = "{label}: effect of an outer data point over that of an inner one, first 2,000 steps"
+
+
+def figures(records: kit.Records) -> dict[str, kit.Figure]:
+    """Accuracy of each ring, and the ratio of effects, over steps."""
     count = len(records) + 1
-    figure = Figure(figsize=(3.4 * count, 3.6), layout="constrained")
-    axes = figure.subplots(1, count)
+    figure, axes = kit.panels((3.4 * count, 3.6), 1, count)
     axes[-1].set_yscale("log")
     for place, (axis, record) in enumerate(zip(axes, records.values(), strict=False)):
         steps, values = steps_of(record), rings(record)
         for ring, name in enumerate(RINGS):
             kit.band(axis, steps, values[..., ring].numpy(), color=kit.COLORS[ring], label=name)
-        axis.set(title=record.settings["label"], xlabel="step", ylabel="test accuracy, %")
+        axis.set(title=record.label, xlabel="step", ylabel="test accuracy, %")
         axis.set(ylim=(0, 101))
-        label = record.settings["label"]
+        label = record.label
         kit.band(axes[-1], steps, ratios(record).numpy(), color=kit.COLORS[place], label=label)
     axes[-1].axhline(1.0, color="gray", linewidth=1)
     axes[-1].set(xlabel="step", ylabel="effect of outer over inner points")
@@ -138,52 +143,8 @@ def figures(records: kit.Records) -> dict[str, Figure]:
     return {"evolution": figure}
 
 
-def table(records: kit.Records) -> kit.Table:
-    """Rings in the beginning and at the end, and the effects in the beginning."""
-    rows = []
-    for record in records.values():
-        found = rings(record)
-        early = [kit.Measured("", mean_until(record, found[..., r], EARLY)).text(1) for r in (0, 2)]
-        end = [f"{kit.mean_std(found[-1, :, ring].tolist())[0]:.1f}" for ring in (0, 2)]
-        effect = kit.Measured("", mean_until(record, ratios(record), EARLY)).text(2)
-        rows.append([record.settings["label"], *early, *end, effect])
-    columns = ["method"]
-    columns += [f"{ring} ring, first 2,000 steps, %" for ring in ("inner", "outer")]
-    columns += ["inner ring, end, %", "outer ring, end, %", "effect of outer over inner points"]
-    return kit.Table(columns, rows)
-
-
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """Outer arms first with every method; outer points move SGD more, and AdLaLa equally."""
-    found = [_outer_first(record) for record in records.values()]
-    for name in ("sgd", "adlala"):
-        if name in records:
-            found.append(_effect(records[name], equal=name == "adlala"))
-    return found
-
-
-def _outer_first(record: kit.Record) -> kit.Claim:
-    values = rings(record)
-    inner, outer = (
-        kit.Measured(word, mean_until(record, values[..., ring], EARLY))
-        for ring, word in ((0, "inner"), (2, "outer"))
-    )
-    text = f"{record.settings['label']} learns the outer part first: test accuracy, mean of the "
-    return kit.ahead(text + "first 2,000 steps, %", outer, [inner], digits=1)
-
-
-def _effect(record: kit.Record, equal: bool) -> kit.Claim:
-    values = mean_until(record, ratios(record), EARLY)
-    why = f"before the first step it is {kit.mean_std(ratios(record)[0].tolist())[0]:.2f}"
-    text = f"{record.settings['label']}: effect of an outer data point over that of an inner one, "
-    text += "mean of the first 2,000 steps"
-    stated, bounds = ("about equal", (0.8, 1.25)) if equal else ("more", (1.0, math.inf))
-    low, high = bounds
-    return kit.inside(text, stated, kit.Measured("", values), low=low, high=high, digits=2, why=why)
-
-
 EXPERIMENT = kit.Experiment(
-    name=NAME,
+    name="partitioned-evolution",
     title="the course of a training on the two-turn spiral: inner and outer arms",
     phrase="the course of a training, arm by arm",
     source='thesis section 3.6, "Evolution"',
@@ -202,13 +163,21 @@ EXPERIMENT = kit.Experiment(
         ("runs", "not stated", "{runs}"),
     ),
     scales=SCALES,
-    jobs=jobs,
+    jobs=METHODS,
     run=run,
     figures=figures,
-    table=table,
-    claims=claims,
-    note="Ours, because the text does not state them: two turns, 100 nodes, 500 training points, "
-    "batches of 5 %, 8,000 steps, 10 runs; rings at radii 1 and 1.5 of 2; the effect of a point is "
-    "the norm of the gradient of its own loss",
+    table=[kit.METHOD, INNER, OUTER, *ENDS, RATIO],
+    claims=[
+        kit.Ahead(
+            OUTER,
+            kit.Of("{job}", label="outer"),
+            over=(kit.Of("{job}", INNER, "inner"),),
+            text="{label} learns the outer part first: test accuracy, first 2,000 steps, %",
+            each={"job": tuple(METHODS)},
+        ),
+        kit.Inside(RATIO, "sgd", "more", low=1.0, text=POINTS),
+        kit.Inside(RATIO, "adlala", "about equal", low=0.8, high=1.25, text=POINTS),
+    ],
+    note="The effect of a point is the norm of the gradient of its own loss",
     times={"smoke": "5 s", "laptop": "1 min", "full": "3 min"},
 )

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.partitioned.partitioned import ACCURACY, LOSS
-from colangevin.lab.experiments.partitioned.plot import draw_curves
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-NAME = "partitioned-overfitting"
 BAR = 0.05
 """A test loss that rises by more counts as risen, whatever the method; the thesis has no number."""
 FULL: dict[str, Any] = {
@@ -31,41 +27,27 @@ SCALES: dict[str, dict[str, Any]] = {
     "laptop": {**FULL, "runs": 3, "steps": 5_000},
     "full": FULL,
 }
+ADLALA = {"kind": "adlala", "h": 0.1, "sigma": 0.01, "tau": 1e-4, "tau2": 1e-8, "epsilon": 0.1}
 METHODS: dict[str, dict[str, Any]] = {
     "sgd": {"label": "SGD", "method": {"kind": "sgd", "h": 0.1}},
     "adam": {"label": "Adam", "method": {"kind": "adam", "h": 0.005}},
     "lol": {"label": "LOL", "method": {"kind": "lol", "h": 0.1, "gamma": 1.0, "tau": 1e-6}},
-    "adlala": {
-        "label": "AdLaLa",
-        "method": {
-            "kind": "adlala",
-            "h": 0.1,
-            "sigma": 0.01,
-            "tau": 1e-4,
-            "tau2": 1e-8,
-            "gamma": 1000.0,
-            "epsilon": 0.1,
-        },
-    },
+    "adlala": {"label": "AdLaLa", "method": {**ADLALA, "gamma": 1000.0}},
 }
 
 
-def jobs(settings: kit.Settings) -> list[kit.Job]:
-    """One job per method."""
-    return [kit.Job(NAME, name, {**settings, **own}) for name, own in METHODS.items()]
-
-
-def rise(record: kit.Record) -> list[float]:
-    """For each run, how much the test loss has risen at the end: 0 for one that only falls.
+def rise(record: kit.Record, key: str) -> list[float]:
+    """For each run, how much a loss has risen at the end: 0 for one that only falls.
 
     It is the mean over the last tenth, minus the lowest mean over as many measurements.
 
     Example:
         >>> history = {"test_loss": [[0.7, 0.7], [0.2, 0.5], [0.5, 0.2]]}
-        >>> [round(value, 6) for value in rise(kit.Record("a", "b", 0, {}, history=history))]
+        >>> found = rise(kit.Record("a", "b", 0, {}, history=history), "test_loss")
+        >>> [round(value, 6) for value in found]
         [0.3, 0.0]
     """
-    runs = [list(run) for run in zip(*record.series("test_loss"), strict=True)]
+    runs = [list(run) for run in zip(*record.series(key), strict=True)]
     return [_rise(run, max(1, len(run) // 10)) for run in runs]
 
 
@@ -75,46 +57,10 @@ def _rise(losses: Sequence[float], width: int) -> float:
     return means[-1] - min(means)
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
-    """Test and training loss, and test accuracy, over steps."""
-    rows = {"two turns, noise 0.1, 200 training points": list(records.values())}
-    return {"curves": draw_curves(rows, ("test_loss", "train_loss", "test_accuracy"))}
-
-
-def table(records: kit.Records) -> kit.Table:
-    """Losses at the end, and their rise."""
-    rows = [
-        [
-            record.settings["label"],
-            ACCURACY.text(record),
-            LOSS.text(record),
-            kit.Measured("", rise(record)).text(3),
-            f"{kit.mean_std(record.values('train_loss'))[0]:.4f}",
-        ]
-        for record in records.values()
-    ]
-    columns = ["method", "test accuracy, %", "test loss", "rise of the test loss", "training loss"]
-    return kit.Table(columns, rows)
-
-
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """SGD's test loss rises; LOL's and AdLaLa's do not."""
-    if "sgd" not in records:
-        return []
-    rises = {name: kit.Measured(own.settings["label"], rise(own)) for name, own in records.items()}
-    text = "rise of SGD's test loss after its lowest value"
-    found = [kit.inside(text, "rises", rises["sgd"], low=BAR, digits=3)]
-    for name in ("lol", "adlala"):
-        if name in rises:
-            own = rises[name]
-            text = f"rise of {own.label}'s test loss after its lowest value"
-            found.append(kit.inside(text, "does not rise", own, high=BAR, digits=3))
-            found.append(kit.ahead("rise of the test loss", own, [rises["sgd"]], sign=-1, digits=3))
-    return found
-
-
+RISE = kit.Quantity("test_loss", "rise of the test loss", digits=3, read=rise)
+TRAIN = replace(LOSS, key="train_loss", label="training loss", digits=4)
 EXPERIMENT = kit.Experiment(
-    name=NAME,
+    name="partitioned-overfitting",
     title="overfitting of SGD, Adam, LOL and AdLaLa on a noisy two-turn spiral",
     phrase="overfitting on a noisy spiral",
     source="thesis figure 3.13",
@@ -129,12 +75,22 @@ EXPERIMENT = kit.Experiment(
         ("nodes", "500", "{hidden}"),
     ),
     scales=SCALES,
-    jobs=jobs,
+    jobs=METHODS,
     run=partitioned.run,
-    figures=figures,
-    table=table,
-    claims=claims,
-    note="Ours, because the text does not state them: batches of 5 %, 100,000 steps, 5 runs. "
-    "A rise is the mean loss over the last tenth minus the lowest mean over as long a time",
+    figures={"curves": kit.Curves([LOSS, TRAIN, ACCURACY], logarithmic=True)},
+    table=[kit.METHOD, ACCURACY, LOSS, RISE, TRAIN],
+    claims=[
+        kit.Inside(RISE, "sgd", "rises", low=BAR, text="{label}: rise of the test loss"),
+        kit.Inside(
+            RISE,
+            "{job}",
+            "does not rise",
+            high=BAR,
+            text="{label}: rise of the test loss",
+            each={"job": ("lol", "adlala")},
+        ),
+        kit.Ahead(RISE, "{job}", over=("sgd",), each={"job": ("lol", "adlala")}),
+    ],
+    note="A rise is the mean loss over the last tenth minus the lowest mean over as long a time",
     times={"smoke": "4 s", "laptop": "1 min", "full": "6 min"},
 )

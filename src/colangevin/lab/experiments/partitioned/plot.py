@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from colangevin.lab import kit
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LABELS = {"test_loss": "test loss", "test_accuracy": "test accuracy, %", "train_loss": "train loss"}
 
 
 def draw_curves(
     rows: Mapping[str, Sequence[kit.Record]], keys: Sequence[str] = ("test_loss", "test_accuracy")
-) -> Figure:
+) -> kit.Figure:
     """Curves over steps: a row of panels for each group of records, by title.
 
     Example:
@@ -26,10 +23,9 @@ def draw_curves(
         >>> len(draw_curves({"spiral": [record]}, ["test_loss"]).axes)
         1
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.2 * len(keys), 3.8 * len(rows)), layout="constrained")
-    axes = figure.subplots(len(rows), len(keys), squeeze=False)
+    figure, axes = kit.panels(
+        (5.2 * len(keys), 3.8 * len(rows)), len(rows), len(keys), squeeze=False
+    )
     for line, (title, records) in zip(axes, rows.items(), strict=True):
         for axis, key in zip(line, keys, strict=True):
             if key.endswith("loss"):
@@ -38,7 +34,7 @@ def draw_curves(
                 values = kit.factor_of(key) * np.array(record.series(key))
                 style = {
                     "color": kit.COLORS[index % len(kit.COLORS)],
-                    "label": record.settings["label"],
+                    "label": record.label,
                 }
                 dash = kit.STYLES[index % len(kit.STYLES)]
                 kit.band(axis, record.history["step"], values, linestyle=dash, **style)
@@ -62,16 +58,13 @@ def bars(axis: Any, names: Sequence[str], values: Sequence[Any], label: str) -> 
     axis.grid(alpha=0.3, axis="y")
 
 
-def draw_regions(panels: Sequence[Sequence[tuple[str, Mapping[str, Any]]]]) -> Figure:
+def draw_regions(panels: Sequence[Sequence[tuple[str, Mapping[str, Any]]]]) -> kit.Figure:
     """Decision regions: rows of panels with a title and a picture each.
 
     A picture has ``grid`` (packed bytes), ``extent``, ``points`` and ``labels`` (packed).
     """
-    from matplotlib.figure import Figure
-
     width = max(len(row) for row in panels)
-    figure = Figure(figsize=(3.0 * width, 3.2 * len(panels)), layout="constrained")
-    axes = figure.subplots(len(panels), width, squeeze=False)
+    figure, axes = kit.panels((3.0 * width, 3.2 * len(panels)), len(panels), width, squeeze=False)
     for line, row in zip(axes, panels, strict=True):
         for axis in line[len(row) :]:
             axis.set_axis_off()

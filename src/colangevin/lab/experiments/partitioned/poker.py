@@ -254,7 +254,7 @@ def table(records: kit.Records) -> kit.Table:
         for record in own.values():
             best = 100 * max(kit.mean_std(row)[0] for row in record.series("test_accuracy"))
             seen = kit.mean_std(record.values("train_accuracy"))[0]
-            cells = [title, record.settings["label"], ACCURACY.text(record)]
+            cells = [title, record.label, ACCURACY.text(record)]
             cells += [LATE_ACCURACY.text(record), f"{best:.1f}"]
             removed = str(len(record.final["removed"]))
             rows.append([*cells, f"{100 * seen:.1f}", LATE_LOSS.text(record), removed])

@@ -13,7 +13,9 @@ from colangevin.diagnostics.regions import Classifier
 from colangevin.ensemble import Ensemble
 from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned import partitioned
-from colangevin.lab.experiments.spirals.findings import NAME, claims, figures, table
+from colangevin.lab.experiments.spirals.findings import CLAIMS, COLUMNS, PICTURES
+
+NAME = "partitioned-spirals"
 
 FULL: dict[str, Any] = {
     "runs": 100,
@@ -343,16 +345,11 @@ EXPERIMENT = kit.Experiment(
     scales=SCALES,
     jobs=jobs,
     run=run,
-    figures=figures,
-    table=table,
-    claims=claims,
-    note="AdLaLa has the friction ξ as in (2.58); where (3.31) is named, εξ as printed there. "
-    "Ours, because the text does not state them: steps h of SGLD and Adam in figure 3.10, "
-    "10,000 steps in figure 3.14, 100 nodes and DHSGD's h in figure 3.15; in figure 3.9 5 runs, "
-    "the angle by which the last networks' boundaries turn per length, in strides of 0.05, as a "
-    "measure of smoothness, and "
-    "pictures that are averaged over the ends of ten epochs instead of ten steps. Three turns "
-    "have the settings of four. "
-    f"{partitioned.LATE}",
+    figures=PICTURES,
+    table=COLUMNS,
+    claims=CLAIMS,
+    note="In figure 3.9 smoothness is the angle by which the last networks' boundaries turn per "
+    "length, in strides of 0.05, and pictures are averaged over the ends of ten epochs instead of "
+    f"ten steps. Three turns have the settings of four. {partitioned.LATE}",
     times={"smoke": "12 s", "laptop": "5 min", "full": "15 min"},
 )

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.partitioned.partitioned import ACCURACY, LOSS
-from colangevin.lab.experiments.partitioned.plot import draw_curves
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAME = "partitioned-trigonometric"
 FULL: dict[str, Any] = {
@@ -70,111 +66,67 @@ def jobs(settings: kit.Settings) -> list[kit.Job]:
     return found
 
 
-def steps_to(record: kit.Record, target: float = TARGET) -> list[float]:
+def steps_to(record: kit.Record, key: str = "test_accuracy") -> list[float]:
     """The first measured step at which each run has the accuracy; NaN if it never has.
 
     Example:
         >>> history = {"step": [0, 10], "test_accuracy": [[0.5, 0.5], [0.95, 0.8]]}
-        >>> steps_to(kit.Record("a", "b", 0, {}, history=history))
-        [10.0, nan]
+        >>> record = kit.Record("a", "b", 0, {}, history=history)
+        >>> steps_to(record), censored(record)
+        ([10.0, nan], [10.0, 10.0])
     """
-    runs = list(zip(*record.series("test_accuracy"), strict=True))
+    runs = zip(*record.series(key), strict=True)
     steps = record.history["step"]
     return [
-        next((float(s) for s, value in zip(steps, run, strict=True) if value >= target), math.nan)
+        next((float(s) for s, value in zip(steps, run, strict=True) if value >= TARGET), math.nan)
         for run in runs
     ]
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
-    """Test loss and accuracy over steps."""
-    rows = {}
-    for part, title in (("easy", "a = 6"), ("hard", "a = 10")):
-        found = [r for job, r in records.items() if job.startswith(part)]
-        if found:
-            rows[title] = found
-    return {"curves": draw_curves(rows)}
-
-
-def table(records: kit.Records) -> kit.Table:
-    """Accuracy, loss, and steps to 90 %."""
-    rows = []
-    for record in records.values():
-        steps = steps_to(record)
-        reached = [s for s in steps if math.isfinite(s)]
-        mean = f"{sum(reached) / len(reached):,.0f}" if reached else "never"
-        count = f"{mean} ({len(reached)} of {len(steps)} runs)"
-        scale = record.settings["data"]["scale"]
-        cells = [f"{scale:g}", record.settings["label"], ACCURACY.text(record)]
-        rows.append([*cells, LOSS.text(record), count])
-    columns = ["a", "method", "test accuracy, %", "test loss", "steps to 90 %"]
-    return kit.Table(columns, rows)
-
-
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """Adam needs almost three times the steps; on a = 10 it stops at 73 %."""
-    found = []
-    easy = {j.removeprefix("easy-"): r for j, r in records.items() if j.startswith("easy")}
-    hard = {j.removeprefix("hard-"): r for j, r in records.items() if j.startswith("hard")}
-    if {"adam", "adlala"} <= set(easy):
-        found.append(_ratio(easy["adam"], easy["adlala"]))
-    if {"adam", "lol"} <= set(easy):
-        text = "steps to 90 % test accuracy, a = 6"
-        both = censored(easy["lol"]), [censored(easy["adam"])]
-        claim = kit.ahead(text, *both, sign=-1, digits=0)
-        found.append(replace(claim, why=_reached([easy["lol"], easy["adam"]])))
-    if "adam" in hard:
-        series = hard["adam"].series("test_accuracy")
-        best = kit.Measured(
-            "Adam", [100 * v for v in max(series, key=lambda row: kit.mean_std(row)[0])]
-        )
-        text = "highest mean test accuracy of Adam, a = 10, 100,000 steps, %"
-        found.append(kit.number(text, "73", best, digits=1))
-        found.append(_stops(series))
-    for name in ("lol", "adlala"):
-        others = [ACCURACY.of(hard[o]) for o in ("adam", "sgld") if o in hard]
-        if name in hard and others:
-            text = "test accuracy, a = 10, %"
-            found.append(kit.ahead(text, ACCURACY.of(hard[name]), others, digits=1))
-    return found
-
-
-def _stops(series: list[list[float]]) -> kit.Claim:
-    """Adam's accuracy after 40 % of the steps against the end."""
-    early, end = series[round(0.4 * (len(series) - 1))], series[-1]
-    gains = [100 * (b - a) for a, b in zip(early, end, strict=True)]
-    text = "gain of Adam's test accuracy in the last 60 % of the steps, a = 10, %"
-    return kit.inside(text, "stops to improve", kit.Measured("Adam", gains), high=2.0)
-
-
-def censored(record: kit.Record) -> kit.Measured:
-    """Steps to 90 %; a run that does not reach it counts with its last step."""
+def censored(record: kit.Record, key: str = "test_accuracy") -> list[float]:
+    """Steps to the accuracy; a run that does not reach it counts with its last step."""
     last = float(record.history["step"][-1])
-    values = [last if math.isnan(step) else step for step in steps_to(record)]
-    return kit.Measured(record.settings["label"], values)
+    return [last if math.isnan(step) else step for step in steps_to(record, key)]
 
 
-def _reached(records: list[kit.Record]) -> str:
-    parts = []
-    for record in records:
-        steps = steps_to(record)
-        reached = sum(map(math.isfinite, steps))
-        parts.append(f"{record.settings['label']} in {reached} of {len(steps)} runs")
-    return f"90 % was reached by {', '.join(parts)}; other runs count with their last step"
+def reached(record: kit.Record) -> str:
+    """Mean of the steps to the accuracy, and how many runs reach it."""
+    steps = steps_to(record)
+    found = [step for step in steps if math.isfinite(step)]
+    mean = f"{sum(found) / len(found):,.0f}" if found else "never"
+    return f"{mean} ({len(found)} of {len(steps)} runs)"
 
 
-def _ratio(slow: kit.Record, fast: kit.Record) -> kit.Claim:
+def best(record: kit.Record, key: str) -> list[float]:
+    """The runs at the time at which their mean was highest."""
+    return max(record.series(key), key=lambda row: kit.mean_std(row)[0])
+
+
+def late_gain(record: kit.Record, key: str) -> list[float]:
+    """How much a quantity rises in the last 60 % of the steps."""
+    series = record.series(key)
+    early = series[round(0.4 * (len(series) - 1))]
+    return [b - a for a, b in zip(early, series[-1], strict=True)]
+
+
+def ratio(records: kit.Records) -> list[kit.Claim]:
     """A ratio of two means; its runs are the ratio with what each adds to it, to first order."""
-    slower, faster = censored(slow), censored(fast)
+    if not {"easy-adam", "easy-adlala"} <= set(records):
+        return []
+    slower, faster = STEPS.of(records["easy-adam"]), STEPS.of(records["easy-adlala"])
     mean = kit.mean_std(faster.values)[0]
-    ratio = kit.mean_std(slower.values)[0] / mean
+    times = kit.mean_std(slower.values)[0] / mean
     pairs = zip(slower.values, faster.values, strict=True)
-    runs = kit.Measured("", [ratio + (a - ratio * b) / mean for a, b in pairs])
+    runs = kit.Measured("", [times + (a - times * b) / mean for a, b in pairs])
     text = "steps to 90 % test accuracy, a = 6: Adam over AdLaLa"
-    claim = kit.number(text, "3 (almost)", runs, why=_reached([slow, fast]))
-    return replace(claim, order=kit.answer([kit.lead(slower, faster)]))
+    claim = kit.number(text, "3 (almost)", runs, why=CENSORED)
+    return [replace(claim, order=kit.answer([kit.lead(slower, faster)]))]
 
 
+STEPS = kit.Quantity("test_accuracy", "steps to 90 % test accuracy", digits=0, read=censored)
+BEST = replace(ACCURACY, read=best)
+CENSORED = "runs that do not reach 90 % count with their last step"
+LONG = "a = 10, 100,000 steps"
 EXPERIMENT = kit.Experiment(
     name=NAME,
     title="LOL and AdLaLa beside Adam and SGLD on trigonometric data",
@@ -197,10 +149,38 @@ EXPERIMENT = kit.Experiment(
     scales=SCALES,
     jobs=jobs,
     run=partitioned.run,
-    figures=figures,
-    table=table,
-    claims=claims,
-    note="Ours, because the text does not state them: 20,000 steps and 20 runs with a = 6, and "
-    "Adam's h = 0.01 with a = 10. The accuracy is measured 200 times",
+    figures={
+        "curves": kit.Curves(
+            [LOSS, ACCURACY], {"a = 6": ("easy-*",), "a = 10": ("hard-*",)}, logarithmic=True
+        )
+    },
+    table=[
+        kit.Column("a", lambda record: f"{record.settings['data']['scale']:g}"),
+        kit.METHOD,
+        ACCURACY,
+        LOSS,
+        kit.Column("steps to 90 %", reached),
+    ],
+    claims=[
+        ratio,
+        kit.Ahead(
+            STEPS, "easy-lol", over=("easy-adam",), text=f"{STEPS.label}, a = 6", why=CENSORED
+        ),
+        kit.Near(BEST, "hard-adam", "73", text=f"highest mean test accuracy of Adam, {LONG}, %"),
+        kit.Inside(
+            replace(ACCURACY, read=late_gain),
+            "hard-adam",
+            "stops to improve",
+            high=2.0,
+            text="gain of Adam's test accuracy in the last 60 % of the steps, a = 10, %",
+        ),
+        kit.Ahead(
+            ACCURACY,
+            "hard-{job}",
+            over=("hard-adam", "hard-sgld"),
+            text="test accuracy, a = 10, %",
+            each={"job": ("lol", "adlala")},
+        ),
+    ],
     times={"smoke": "4 s", "laptop": "2 min", "full": "8 min"},
 )

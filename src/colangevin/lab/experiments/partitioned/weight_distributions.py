@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,22 +13,10 @@ from colangevin.diagnostics import weight_distributions
 from colangevin.ensemble import Ensemble
 from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned import partitioned
-from colangevin.lab.experiments.partitioned.weight_findings import (
-    BINS,
-    LIMIT,
-    MARKS,
-    NAME,
-    POOLED,
-    SPIRALS,
-    claims_on_courses,
-    claims_on_pools,
-    figures,
-    rows,
-)
+from colangevin.lab.experiments.partitioned import weight_findings as found
+from colangevin.lab.experiments.partitioned.weight_findings import BINS, LIMIT, MARKS, SPIRALS
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+NAME = "weight-distributions"
 FULL: dict[str, Any] = {
     "runs": 100,
     "course_runs": 5,
@@ -88,18 +78,18 @@ def jobs(settings: kit.Settings) -> list[kit.Job]:
     pooled = {k.removeprefix("pooled_"): v for k, v in settings.items() if k.startswith("pooled_")}
     for name, own in POOLS.items():
         chosen = {**shared, **pooled, "data": partitioned.TWO_TURNS, **own}
-        found.append(kit.Job(NAME, f"{POOLED}-{name}", chosen))
+        found.append(kit.Job(NAME, f"pooled-{name}", chosen))
     return found
 
 
 def seen(ensemble: Ensemble, start: Sequence[torch.Tensor]) -> dict[str, Any]:
     """Distributions of all members that are left, and how far the input weights have gone."""
     members = [ensemble.member(index) for index in ensemble.active]
-    found: dict[str, Any] = {}
+    what: dict[str, Any] = {}
     for key, name in LAYERS.items():
         one = weight_distributions(members, name, bins=BINS, limit=LIMIT)[name]
         values = torch.stack([member.get_parameter(name).detach() for member in members])
-        found[key] = {
+        what[key] = {
             "density": one.density.tolist(),
             "near_zero": one.near_zero,
             "deviation": one.deviation,
@@ -109,10 +99,10 @@ def seen(ensemble: Ensemble, start: Sequence[torch.Tensor]) -> dict[str, Any]:
             first = torch.stack([start[index] for index in ensemble.active])
             moved = (values - first).square().flatten(1).mean(dim=1).sqrt()
             still = ((values - first).abs() < 1e-3).double().flatten(1).mean(dim=1)
-            found["moved"] = kit.ensembles.everyone(ensemble, moved)
-            found["unmoved"] = kit.ensembles.everyone(ensemble, still)
-    found["zeros"] = kit.ensembles.everyone(ensemble, torch.tensor([*map(near_zero, members)]))
-    return found
+            what["moved"] = kit.ensembles.everyone(ensemble, moved)
+            what["unmoved"] = kit.ensembles.everyone(ensemble, still)
+    what["zeros"] = kit.ensembles.everyone(ensemble, torch.tensor([*map(near_zero, members)]))
+    return what
 
 
 def near_zero(model: nn.Module) -> float:
@@ -137,7 +127,7 @@ def run(job: kit.Job, log: kit.Log) -> None:
     ]
     last = partitioned.epochs_of(settings)
     marks = [partitioned.epochs_of(settings, step) for step in MARKS]
-    wanted = {last} if job.name.startswith(POOLED) else {*marks, last}
+    wanted = {last} if job.name.startswith("pooled") else {*marks, last}
 
     def observe(members: Ensemble) -> dict[str, Any] | None:
         if members.epochs not in wanted:
@@ -152,19 +142,24 @@ def run(job: kit.Job, log: kit.Log) -> None:
 
 
 def table(records: kit.Records) -> kit.Table:
-    """Accuracies and what the distributions look like."""
-    columns = ["job", "method", "step", "test accuracy, %", "w1 moved", "w1 below 0.01, %"]
-    return kit.Table([*columns, "deviation of w1", "of w2", "largest w2"], rows(records))
-
-
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """What the figures' captions and section 3.5 state."""
-    pools: dict[str, kit.Record] = {
-        job.removeprefix(f"{POOLED}-"): record
+    """Accuracies and what the distributions look like, a row for each job and time."""
+    rows = [
+        [
+            job,
+            record.label,
+            f"{seen['epoch'] * record.settings['train_points'] // record.settings['batch_size']:,}",
+            kit.summary([100 * value for value in record.values(f"seen/{place}/accuracy")], 1),
+            f"{kit.mean_std(record.values(f'seen/{place}/moved'))[0]:.3f}",
+            f"{100 * seen['w1']['near_zero']:.1f}",
+            f"{seen['w1']['deviation']:.2f}",
+            f"{seen['w2']['deviation']:.2f}",
+            f"{seen['w2']['largest']:.1f}",
+        ]
         for job, record in records.items()
-        if job.startswith(POOLED)
-    }
-    return claims_on_courses(records) + claims_on_pools(pools)
+        for place, seen in enumerate(record.final["seen"])
+    ]
+    columns = ["job", "method", "step", "test accuracy, %", "w1 moved", "w1 below 0.01, %"]
+    return kit.Table([*columns, "deviation of w1", "of w2", "largest w2"], rows)
 
 
 EXPERIMENT = kit.Experiment(
@@ -190,11 +185,21 @@ EXPERIMENT = kit.Experiment(
     scales=SCALES,
     jobs=jobs,
     run=run,
-    figures=figures,
+    figures={
+        "two-turns": partial(found.courses, spiral="two"),
+        "four-turns": partial(found.courses, spiral="four"),
+        "pooled": found.pools,
+    },
     table=table,
-    claims=claims,
-    note="The thesis shows one run in figures 3.6 and 3.7; we make 5 and pool them. LOL's settings "
-    "with 100 runs are those of figure 3.14. Near zero is taken as below 0.01, not moved as moved "
-    "by less than 0.001",
+    claims=[
+        *found.OF_COURSES,
+        found.EXCITED,
+        *[partial(found.larger, spiral=spiral) for spiral in SPIRALS],
+        partial(found.near_zero, where="four turns, 500 nodes", pattern="four-*"),
+        *found.OF_POOLS,
+        partial(found.near_zero, where="two turns, 20 nodes", pattern="pooled-*"),
+        found.sizes,
+    ],
+    note="LOL's settings with 100 runs are those of figure 3.14",
     times={"smoke": "6 s", "laptop": "1 min", "full": "3 min"},
 )

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned.partitioned import ACCURACY
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-NAME = "weight-distributions"
 SPIRALS = {"two": 0.5, "four": 0.1}
 """Two and four turns, and AdLaLa's γ on them."""
 MARKS = (50, 1_000, 10_000)
 BINS, LIMIT = 60, 3.0
 """Of the histograms in the records: weights beyond ±3 are in none of their bins."""
-POOLED = "pooled"
+TWO = "two turns, %"
 COURSE = {
     "two": {
         "sgd": (0.66, 0.66, 0.96),
@@ -53,69 +49,37 @@ def last(record: kit.Record) -> Mapping[str, Any]:
     return found
 
 
-def _finite(values: Any) -> list[float]:
-    return [math.nan if value is None else float(value) for value in values]
+def courses(records: kit.Records, spiral: str) -> kit.Figure | None:
+    """Weights over time on a spiral, figures 3.6 and 3.7."""
+    found = records.named(f"{spiral}-*")
+    return _courses(found) if found else None
 
 
-def rows(records: kit.Records) -> list[list[str]]:
-    """The table's rows: one per job and time."""
-    found = []
-    for job, record in records.items():
-        steps = record.settings["train_points"] // record.settings["batch_size"]
-        for seen in record.final["seen"]:
-            accuracy = kit.Measured("", [100 * value for value in _finite(seen["accuracy"])])
-            found.append(
-                [
-                    job,
-                    record.settings["label"],
-                    f"{seen['epoch'] * steps:,}",
-                    accuracy.text(1),
-                    f"{kit.mean_std(_finite(seen['moved']))[0]:.3f}",
-                    f"{100 * seen['w1']['near_zero']:.1f}",
-                    f"{seen['w1']['deviation']:.2f}",
-                    f"{seen['w2']['deviation']:.2f}",
-                    f"{seen['w2']['largest']:.1f}",
-                ]
-            )
-    return found
+def pools(records: kit.Records) -> kit.Figure | None:
+    """Figure 3.8: the weights of all runs."""
+    found = records.named("pooled-*")
+    return _pools(found) if found else None
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
-    """Figures 3.6, 3.7 (weights over time) and 3.8 (pooled runs)."""
-    found = {}
-    for spiral in SPIRALS:
-        courses = {j: r for j, r in records.items() if j.startswith(f"{spiral}-")}
-        if courses:
-            found[f"{spiral}-turns"] = _courses(courses)
-    pools = {j: r for j, r in records.items() if j.startswith(POOLED)}
-    if pools:
-        found["pooled"] = _pools(pools)
-    return found
+def _courses(records: Sequence[kit.Record]) -> kit.Figure:
 
-
-def _courses(records: Mapping[str, kit.Record]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.6 * len(records), 6), layout="constrained")
-    axes = figure.subplots(2, len(records), squeeze=False)
-    for column, record in enumerate(records.values()):
+    figure, axes = kit.panels((3.6 * len(records), 6), 2, len(records), squeeze=False)
+    for column, record in enumerate(records):
         steps = record.settings["train_points"] // record.settings["batch_size"]
         for row, key in enumerate(("w1", "b1")):
             axis = axes[row, column]
             for color, seen in zip(kit.COLORS, record.final["seen"], strict=False):
                 _density(axis, seen[key], f"step {seen['epoch'] * steps:,}", color)
-            axis.set(title=record.settings["label"] if row == 0 else "", ylabel=key, yscale="log")
+            axis.set(title=record.label if row == 0 else "", ylabel=key, yscale="log")
             axis.legend(fontsize="x-small")
     _say_outside(figure)
     return figure
 
 
-def _pools(records: Mapping[str, kit.Record]) -> Figure:
-    from matplotlib.figure import Figure
+def _pools(records: Sequence[kit.Record]) -> kit.Figure:
 
-    figure = Figure(figsize=(3.2 * len(records), 3.4), layout="constrained")
-    axes = figure.subplots(1, len(records), squeeze=False, sharey=True)[0]
-    for axis, record in zip(axes, records.values(), strict=True):
+    figure, axes = kit.panels((3.2 * len(records), 3.4), 1, len(records), sharey=True)
+    for axis, record in zip(axes, records, strict=True):
         for color, key in zip(kit.COLORS, ("w1", "w2"), strict=False):
             _density(axis, last(record)[key], key, color)
         mean = kit.mean_std(ACCURACY.of(record).values)[0]
@@ -142,57 +106,48 @@ def outside(density: Sequence[float]) -> float:
     return 100 * (1 - math.fsum(density) * 2 * LIMIT / BINS)
 
 
-def _say_outside(figure: Figure) -> None:
+def _say_outside(figure: kit.Figure) -> None:
     text = f"share of the weights over the width of a bin; outside: beyond ±{LIMIT:g}, not drawn"
     figure.suptitle(text, fontsize="small", color="gray")
 
 
-def claims_on_courses(records: kit.Records) -> list[kit.Claim]:
-    """Accuracies of figures 3.6 and 3.7, and which weights are excited within 50 steps."""
-    found = []
-    for spiral, stated in COURSE.items():
-        own = {name: records.get(f"{spiral}-{name}") for name in stated}
-        for name, values in stated.items():
-            record = own[name]
-            if record is None or len(record.final["seen"]) != len(MARKS):
-                continue
-            for step, value, seen in zip(MARKS, values, record.final["seen"], strict=True):
-                runs = [100 * v for v in _finite(seen["accuracy"])]
-                label = f"{record.settings['label']}, {spiral} turns, step {step:,}"
-                text = f"test accuracy of {label}, %"
-                found.append(
-                    kit.number(text, f"{100 * value:g}", kit.Measured(label, runs), why=ONE_RUN)
-                )
-        found += _excited(spiral, own) + _larger(spiral, own)
-        if spiral == "four":
-            found += _near_zero(own, "four turns, 500 nodes")
-    return found
+def when(record: kit.Record, key: str) -> list[float]:
+    """What was seen at a time, ``0/unmoved``; nothing if the run was too short for it."""
+    place = int(key.partition("/")[0])
+    return record.values(f"seen/{key}") if place < len(record.final["seen"]) else []
 
 
-def _excited(spiral: str, own: Mapping[str, kit.Record | None]) -> list[kit.Claim]:
-    """Thermodynamic methods excite all weights within 50 steps: fewer have not moved."""
-    first: dict[str, kit.Measured] = {}
-    for name, record in own.items():
-        if record is not None:
-            values = [100 * v for v in _finite(record.final["seen"][0]["unmoved"])]
-            first[name] = kit.Measured(record.settings["label"], values)
-    found = []
-    for name in ("sgld", "adlala"):
-        others = [first[other] for other in ("sgd", "adam") if other in first]
-        if name in first and others:
-            text = f"input weights that have not moved by 0.001 at step 50, {spiral} turns, %"
-            found.append(kit.ahead(text, first[name], others, sign=-1, digits=1))
-    return found
+SEEN = kit.Quantity("", "", 1, 100.0, read=when)
+UNMOVED = replace(SEEN, key="0/unmoved", sign=-1, digits=1)
+OF_COURSES = [
+    kit.Near(
+        replace(SEEN, key=f"{place}/accuracy"),
+        f"{spiral}-{name}",
+        f"{100 * value:g}",
+        text=f"test accuracy of {{label}}, {spiral} turns, step {MARKS[place]:,}, %",
+        why=ONE_RUN,
+    )
+    for spiral, stated in COURSE.items()
+    for name, values in stated.items()
+    for place, value in enumerate(values)
+]
+EXCITED = kit.Ahead(
+    UNMOVED,
+    "{spiral}-{name}",
+    over=("{spiral}-sgd", "{spiral}-adam"),
+    text="input weights that have not moved by 0.001 at step 50, {spiral} turns, %",
+    each={"spiral": ("two", "four"), "name": ("sgld", "adlala")},
+)
 
 
-def _larger(spiral: str, own: Mapping[str, kit.Record | None]) -> list[kit.Claim]:
+def larger(records: kit.Records, spiral: str) -> list[kit.Claim]:
     """SGLD gives much larger values to the parameters than AdLaLa."""
-    found, adaptive = [], own.get("adlala")
-    for noisy in (own.get("sgld"), own.get("sgld-0.1")):
+    found, adaptive = [], records.get(f"{spiral}-adlala")
+    for noisy in (records.get(f"{spiral}-sgld"), records.get(f"{spiral}-sgld-0.1")):
         if noisy is None or adaptive is None:
             continue
         sizes = {
-            record.settings["label"]: [last(record)[layer]["deviation"] for layer in ("w1", "b1")]
+            record.label: [last(record)[layer]["deviation"] for layer in ("w1", "b1")]
             for record in (noisy, adaptive)
         }
         ours = "; ".join(f"{name} {w1:.2f} and {b1:.2f}" for name, (w1, b1) in sizes.items())
@@ -202,62 +157,82 @@ def _larger(spiral: str, own: Mapping[str, kit.Record | None]) -> list[kit.Claim
     return found
 
 
-def _worst(pools: Mapping[str, kit.Record]) -> list[kit.Claim]:
-    """The worst runs have more weights and biases near zero than the best ones.
+def tenth(record: kit.Record, key: str) -> list[float]:
+    """Shares of weights and biases near zero in the ``worst`` or the ``best`` tenth of the runs.
 
-    The thesis compares one with one; of 81 parameters of a run, mostly none is near zero, so
-    tenths of the runs are compared.
+    The thesis compares one with one; of 81 parameters of a run, mostly none is near zero.
     """
-    found = []
-    for name in ("adam", "lol"):
-        seen = last(pools[name]) if name in pools else {}
-        if "zeros" not in seen:
-            continue
-        runs = sorted(
-            (100 * a, 100 * z)
-            for a, z in zip(seen["accuracy"], seen["zeros"], strict=True)
-            if a is not None and z is not None
+    pairs = zip(record.values("seen/-1/accuracy"), record.values("seen/-1/zeros"), strict=True)
+    runs = [zeros for _, zeros in sorted(one for one in pairs if all(map(math.isfinite, one)))]
+    count = max(1, len(runs) // 10)
+    return runs[:count] if key == "worst" else runs[-count:]
+
+
+def gap(record: kit.Record, key: str) -> list[float]:
+    """Best minus worst run."""
+    values = record.values(key)
+    return [max(values) - min(values)]
+
+
+TENTH = kit.Quantity("worst", "", 1, 100.0, 1, read=tenth)
+SPREAD = replace(
+    ACCURACY,
+    label="spread over the runs, mean distance from the median, %",
+    sign=-1,
+    chance=None,
+    read=kit.spreads,
+)
+OF_POOLS = [
+    *[
+        kit.Near(
+            ACCURACY, f"pooled-{name}", f"{value:g}", text=f"mean test accuracy of {{label}}, {TWO}"
         )
-        tenth = max(1, len(runs) // 10)
-        parts = {"worst runs": runs[:tenth], "best runs": runs[-tenth:]}
-        worst, best = (kit.Measured(word, [z for _, z in part]) for word, part in parts.items())
-        label = pools[name].settings["label"]
-        text = f"weights and biases below 0.01 in the worst and the best tenth of runs, %: {label}"
-        found.append(kit.ahead(text, worst, [best], digits=1, shared=False))
-    return found
+        for name, value in POOL.items()
+    ],
+    kit.Ahead(
+        ACCURACY,
+        "pooled-adlala-0.5",
+        over=("pooled-sgd", "pooled-adam", "pooled-sgld"),
+        text=f"test accuracy over 100 runs, {TWO}",
+    ),
+    *[
+        kit.Near(
+            replace(ACCURACY, read=gap),
+            f"pooled-{name}",
+            f"{value:g}",
+            text="best minus worst run of {label}, %",
+            reason="a range has no error, and grows with the runs",
+        )
+        for name, value in GAPS.items()
+    ],
+    kit.Ahead(SPREAD, "pooled-adlala-0.5", over=("pooled-lol",)),
+    kit.Ahead(SPREAD, "pooled-lol", over=("pooled-adam",)),
+    kit.Ahead(
+        TENTH,
+        kit.Of("pooled-{name}", label="worst runs"),
+        over=[kit.Of("pooled-{name}", replace(TENTH, key="best"), "best runs")],
+        text="weights and biases below 0.01 in the worst and the best tenth of runs, %: {label}",
+        each={"name": ("adam", "lol")},
+        shared=False,
+    ),
+]
 
 
-def claims_on_pools(pools: Mapping[str, kit.Record]) -> list[kit.Claim]:
-    """Figure 3.8 and the text beside it."""
-    found = []
-    measured = {name: ACCURACY.of(record) for name, record in pools.items()}
-    for name, value in POOL.items():
-        if name in measured:
-            label = measured[name].label
-            text = f"mean test accuracy of {label}, two turns, %"
-            found.append(kit.number(text, f"{value:g}", measured[name], digits=1))
-    others = [measured[name] for name in ("sgd", "adam", "sgld") if name in measured]
-    if "adlala-0.5" in measured and others:
-        text = "test accuracy over 100 runs, two turns, %"
-        found.append(kit.ahead(text, measured["adlala-0.5"], others, digits=1))
-    found += _near_zero(pools, "two turns, 20 nodes") + _sizes(pools) + _gaps(measured)
-    found += _worst(pools)
-    return found
-
-
-def _near_zero(records: Mapping[str, kit.Record | None], where: str) -> list[kit.Claim]:
+def near_zero(records: kit.Records, where: str, pattern: str) -> list[kit.Claim]:
     """SGD and Adam leave many weights near zero, SGLD and AdLaLa do not."""
     shares = {
-        record.settings["label"]: 100 * last(record)["w1"]["near_zero"]
-        for name, record in records.items()
-        if record is not None and name.startswith(("sgd", "adam", "sgld", "adlala"))
+        record.label: 100 * last(record)["w1"]["near_zero"]
+        for record in records.named(pattern)
+        if record.job.partition("-")[2].startswith(("sgd", "adam", "sgld", "adlala"))
     }
     ours = "; ".join(f"{label} {share:.1f}" for label, share in shares.items())
     text = f"input weights below 0.01, {where}, %: SGD and Adam against SGLD and AdLaLa"
     return [kit.undecided(text, "many, and more", ours, POOLED_ONLY)] if len(shares) > 3 else []
 
 
-def _sizes(pools: Mapping[str, kit.Record]) -> list[kit.Claim]:
+def sizes(records: kit.Records) -> list[kit.Claim]:
+    """How large weights are, in all runs together."""
+    pools = {record.job.removeprefix("pooled-"): record for record in records.named("pooled-*")}
     found = []
     for name, larger in (("adlala-0.5", True), ("adlala-10", False), ("sgd", True), ("adam", True)):
         if name in pools:
@@ -271,21 +246,4 @@ def _sizes(pools: Mapping[str, kit.Record]) -> list[kit.Claim]:
         largest = max(last(pools["lol"])[layer]["largest"] for layer in ("w1", "b1"))
         text = "largest weight or bias of LOL's first layer"
         found.append(kit.undecided(text, "of order 100", f"{largest:.0f}", POOLED_ONLY))
-    return found
-
-
-def _gaps(measured: Mapping[str, kit.Measured]) -> list[kit.Claim]:
-    """Best minus worst run, and the order of spreads that the text makes of it."""
-    found = []
-    for name, value in GAPS.items():
-        if name in measured and len(measured[name].values) > 1:
-            gap = max(measured[name].values) - min(measured[name].values)
-            text = f"best minus worst run of {measured[name].label}, %"
-            ours = kit.Measured("", [gap])
-            why = "a range has no error, and grows with the runs"
-            found.append(kit.number(text, f"{value:g}", ours, digits=1, error=why))
-    if {"lol", "adlala-0.5", "adam"} <= set(measured):
-        wide = [kit.spreads(measured[name]) for name in ("adlala-0.5", "lol", "adam")]
-        text = "spread over the runs, mean distance from the median, %"
-        found += [kit.ahead(text, a, [b], sign=-1, digits=1) for a, b in itertools.pairwise(wide)]
     return found

@@ -17,10 +17,13 @@ from colangevin.lab import kit
 from colangevin.lab.data import Spiral, Trigonometric
 from colangevin.lab.experiments.partitioned import partitioned
 from colangevin.lab.experiments.partitioned.adam import AdamEnsemble
-from colangevin.lab.experiments.paths.path_findings import NAME, by_line, claims, figures, table
+from colangevin.lab.experiments.paths import path_findings
+from colangevin.lab.experiments.paths.path_findings import by_line
 from colangevin.lab.models import mlp
 from colangevin.lab.runner import datasets
 
+NAME = "loss-paths"
+PARTS = ("methods", "starts", "layers")
 FULL: dict[str, Any] = {
     "runs": 10,
     "points": 51,
@@ -338,9 +341,14 @@ EXPERIMENT = kit.Experiment(
     scales=SCALES,
     jobs=jobs,
     run=run,
-    figures=figures,
-    table=table,
-    claims=claims,
+    figures={
+        **{
+            name: partial(path_findings.part, name=name) for name in ("methods", "starts", "layers")
+        },
+        "surfaces": path_findings.surfaces,
+    },
+    table=path_findings.table,
+    claims=[*path_findings.METHODS, *path_findings.STARTS, *path_findings.DEEP],
     data=("mnist",),
     note="Ours, because the text does not state them: networks and steps of figure 3.3 (100 nodes "
     "and 3 epochs on MNIST, 20 nodes and 20,000 steps on one turn and on trigonometric data), "

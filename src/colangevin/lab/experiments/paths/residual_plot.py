@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned.plot import bars
 from colangevin.lab.experiments.paths.path_findings import draw_lines
 from colangevin.lab.experiments.paths.residual_findings import NETS, Found, is_block, label
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PANELS: dict[str, list[tuple[str, list[str]]]] = {
     "decay-and-steps": [
@@ -74,10 +71,10 @@ BLOCK_PANELS: dict[str, dict[str, str]] = {
 }
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, kit.Figure]:
     """Lines of whole networks and of blocks, the parts of a block, and accuracies by scheme."""
     found = Found(records)
-    drawn: dict[str, Figure] = {}
+    drawn: dict[str, kit.Figure] = {}
     for name, panels in PANELS.items():
         chosen = [
             (title, {found.title(key): found.line(key) for key in keys if found.has(key)})
@@ -117,15 +114,15 @@ def _imagenet(found: Found) -> list[tuple[str, dict[str, Any]]]:
     return panels + ([("one block random (figure 6.4)", parts)] if parts else [])
 
 
-def _add(drawn: dict[str, Figure], name: str, panels: Sequence[tuple[str, Any]]) -> None:
-    from matplotlib.figure import Figure
+def _add(drawn: dict[str, kit.Figure], name: str, panels: Sequence[tuple[str, Any]]) -> None:
 
     if not panels:
         return
     columns = min(3, len(panels)) if len(panels) != 4 else 2
     rows = math.ceil(len(panels) / columns)
-    figure = Figure(figsize=(max(6.0, 5.0 * columns), 3.9 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    size = max(6.0, 5.0 * columns), 3.9 * rows
+    figure, grid = kit.panels(size, rows, columns, squeeze=False)
+    axes = grid.flatten()
     for axis, (title, paths) in zip(axes, panels, strict=False):
         draw_lines(axis, {n: own for n, own in paths.items() if own["losses"]})
         axis.set_title(title, fontsize="medium")
@@ -135,15 +132,13 @@ def _add(drawn: dict[str, Figure], name: str, panels: Sequence[tuple[str, Any]])
     drawn[name] = figure
 
 
-def _schemes(found: Found) -> Figure | None:
+def _schemes(found: Found) -> kit.Figure | None:
     """Test accuracies of tables 6.2 and 6.4."""
-    from matplotlib.figure import Figure
-
     jobs = [job for job in NETS if found.has(f"{job}/base")]
     if not jobs:
         return None
-    figure = Figure(figsize=(6.0 * len(jobs), 4.6), layout="constrained")
-    for axis, job in zip(figure.subplots(1, len(jobs), squeeze=False)[0], jobs, strict=True):
+    figure, axes = kit.panels((6.0 * len(jobs), 4.6), 1, len(jobs))
+    for axis, job in zip(axes, jobs, strict=True):
         own = [key for key, _ in found.items() if key.startswith(f"{job}/")]
         measured = [found.accuracy(key) for key in own]
         bars(axis, [m.label for m in measured], [m.values for m in measured], "test accuracy, %")

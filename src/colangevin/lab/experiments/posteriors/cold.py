@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,9 +18,6 @@ from colangevin.lab.experiments.posteriors import posterior
 from colangevin.lab.models import mlp
 from colangevin.lab.runner import datasets
 from colangevin.sampling import rhat, scores
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAME = "posterior-cold"
 FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -167,13 +164,10 @@ def score(probabilities: Tensor, labels: Tensor) -> dict[str, float]:
     }
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, kit.Figure]:
     """Test NLL and accuracy over T, for each problem."""
-    from matplotlib.figure import Figure
-
     problems = list(dict.fromkeys(r.settings["problem"] for r in records.values()))
-    figure = Figure(figsize=(4.2 * len(problems), 6.0), layout="constrained")
-    axes = figure.subplots(2, len(problems), squeeze=False)
+    figure, axes = kit.panels((4.2 * len(problems), 6.0), 2, len(problems), squeeze=False)
     labels = {"nll": "test NLL", "accuracy": "test accuracy, %"}
     for column, problem in enumerate(problems):
         own = [r for r in records.values() if r.settings["problem"] == problem]
@@ -221,7 +215,7 @@ def table(records: kit.Records) -> kit.Table:
             right = 100.0 * kit.mean_std(record.series("accuracy")[place])[0]
             hat = record.history["rhat"][place]
             known = "" if hat is None else f"{hat:.2f}"
-            name = record.settings["label"]
+            name = record.label
             rows.append([name, f"{factor:g}", cells[0], f"{right:.1f}", cells[1], known])
     columns = ["problem and prior", "T", "test NLL", "test accuracy, %", "calibration error"]
     return kit.Table([*columns, "R-hat of the loss"], rows)

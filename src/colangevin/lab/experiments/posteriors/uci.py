@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,10 +17,6 @@ from colangevin.lab.experiments.posteriors import posterior, uci_findings
 from colangevin.lab.models import mlp
 from colangevin.lab.runner import datasets
 from colangevin.sampling import Trace, rhat
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 NAME = "posterior-uci"
 PAPER: dict[str, Any] = {
@@ -298,7 +294,7 @@ def _fit(
     return True
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, kit.Figure]:
     """Scores, their way over draws and members, and calibration."""
     return {
         "scores": uci_findings.draw_curves(records),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from colangevin.lab import kit
 from colangevin.lab.experiments.posteriors.posterior import LEVELS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BDE = {
     "Deep Ensemble": (0.3650, 0.1760),
@@ -89,13 +86,10 @@ def _beside_bde(sampled: kit.Record) -> list[kit.Claim]:
     return found
 
 
-def draw_curves(records: kit.Records) -> Figure:
+def draw_curves(records: kit.Records) -> kit.Figure:
     """RMSE and NLL over draws and over members."""
-    from matplotlib.figure import Figure
-
     names = tables_of(records)
-    figure = Figure(figsize=(3.2 * len(names) + 0.6, 5.6), layout="constrained")
-    axes = figure.subplots(2, len(names), squeeze=False)
+    figure, axes = kit.panels((3.2 * len(names) + 0.6, 5.6), 2, len(names), squeeze=False)
     for column, name in enumerate(names):
         for row, key in enumerate(("rmse", "nll")):
             axis = axes[row, column]
@@ -132,13 +126,10 @@ def _share(record: kit.Record, kind: str, value: float, last: float) -> float:
     return 100.0 * (before + value * thin) / (before + last * thin)
 
 
-def draw_calibration(records: kit.Records) -> Figure:
+def draw_calibration(records: kit.Records) -> kit.Figure:
     """How many targets lie in central intervals."""
-    from matplotlib.figure import Figure
-
     names = tables_of(records)
-    figure = Figure(figsize=(3.0 * len(names) + 0.6, 3.9), layout="constrained")
-    axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
+    figure, axes = kit.panels((3.0 * len(names) + 0.6, 3.9), 1, len(names), sharey=True)
     for axis, name in zip(axes, names, strict=True):
         axis.plot([0, 1], [0, 1], color="gray", linewidth=1)
         for color, kind in zip(kit.COLORS, ("posterior", "ensemble"), strict=False):
@@ -146,7 +137,7 @@ def draw_calibration(records: kit.Records) -> Figure:
             if record is None:
                 continue
             shares = list(zip(*record.final["coverage"], strict=True))
-            kit.band(axis, LEVELS, shares, color=color, label=record.settings["label"], marker=".")
+            kit.band(axis, LEVELS, shares, color=color, label=record.label, marker=".")
         axis.set(xlabel="level of the interval", title=name, aspect="equal")
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="share of test targets inside")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -11,10 +11,7 @@ from colangevin.diagnostics.weights import largest_weight
 from colangevin.ensemble import Ensemble
 from colangevin.lab import kit
 from colangevin.lab.experiments.spirals import regions, spiral
-from colangevin.lab.experiments.spirals.plot import draw_curves, draw_regions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from colangevin.lab.experiments.spirals.plot import CURVES, draw_regions
 
 NAME = "spiral-classifiers"
 SCALES = {
@@ -63,29 +60,9 @@ def _final(ensemble: Ensemble, points: spiral.Points) -> dict[str, Any]:
     }
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
-    """Decision regions of the first run (figure 1), and curves of all (figure 2)."""
-    records = kit.Records(record for record in records.values() if "draws" not in record.settings)
-    return {"regions": draw_regions(records), "curves": draw_curves(records)}
-
-
-def table(records: kit.Records) -> kit.Table:
-    """Accuracies and losses after the last epoch."""
-    columns = ["method", "test accuracy, %", "test loss", "train accuracy, %", "train loss"]
-    rows = []
-    for job, record in records.items():
-        rows.append(
-            [
-                record.settings["label"],
-                records.text(job, "test_accuracy", 2, 100.0),
-                records.text(job, "test_loss", 3),
-                records.text(job, "train_accuracy", 2, 100.0),
-                records.text(job, "train_loss", 4),
-                f"{max(record.values('largest_weight')):.2f}",
-                f"{max(record.values('violation')):.0e}" if "radii" in record.settings else "–",
-            ]
-        )
-    return kit.Table([*columns, "largest weight", "violation"], rows)
+def largest(record: kit.Record) -> str:
+    """The largest weight of all runs."""
+    return f"{max(record.values('largest_weight')):.2f}"
 
 
 def claims(records: kit.Records) -> list[kit.Claim]:
@@ -150,8 +127,19 @@ EXPERIMENT = kit.Experiment(
     scales=SCALES,
     jobs=jobs,
     run=run,
-    figures=figures,
-    table=table,
+    figures={
+        "regions": draw_regions,
+        "curves": replace(CURVES, rows={"": tuple(spiral.METHODS)}),
+    },
+    table=[
+        kit.METHOD,
+        spiral.ACCURACY,
+        spiral.LOSS,
+        replace(spiral.ACCURACY, key="train_accuracy", label="train accuracy, %"),
+        replace(spiral.LOSS, key="train_loss", label="train loss", digits=4),
+        kit.Column("largest weight", largest),
+        kit.VIOLATION,
+    ],
     claims=claims,
     note=(
         "The full scale is the paper's. Every run draws its own data, the same for all methods; "

@@ -69,7 +69,7 @@ def figures(records: kit.Records) -> dict[str, Figure]:
         axis.plot([place], [total(runs).mean], "D", color="#c44e52", label="mean of all points")
         if job in PAPER:
             axis.plot([place], [PAPER[job][0]], "_", color="black", ms=24, label="paper")
-        labels.append(record.settings["label"])
+        labels.append(record.label)
     axis.set(yscale="log", ylabel="mean curvature of a run", xticks=range(len(labels)))
     axis.set_xticklabels(labels)
     handles, names = axis.get_legend_handles_labels()
@@ -84,7 +84,7 @@ def table(records: kit.Records) -> kit.Table:
     rows = []
     for job, record in records.items():
         points = f"{total(runs_of(record)).points:,}"
-        rows.append([record.settings["label"], points, *cells(record, PAPER[job])])
+        rows.append([record.label, points, *cells(record, PAPER[job])])
     return kit.Table(["method", "points", *curvature_table.COLUMNS], rows)
 
 

@@ -101,7 +101,7 @@ def numbers(records: Mapping[str, kit.Record], paper: Mapping[str, Numbers]) -> 
 def less(best: kit.Record, others: Sequence[kit.Record]) -> kit.Claim:
     """The claim that a method has the lowest curvature: the runs' means, one by one."""
     methods = [
-        kit.Measured(record.settings["label"], [run.mean for run in _all_runs(record)])
+        kit.Measured(record.label, [run.mean for run in _all_runs(record)])
         for record in (best, *others)
     ]
     claim = kit.ahead("mean curvature of a run", methods[0], methods[1:], sign=-1, exact=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,19 +12,19 @@ from colangevin.diagnostics.boundary import section_gradients
 from colangevin.lab import kit
 from colangevin.lab.experiments.spirals import spiral
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 NAME = "spiral-gradients"
 INPUT_RADII = (0.5, 1.0, 2.0, 5.0)
 RADIUS_RUNS = 30
 EXTENT, GRID = 1.2, 1000
 SHOWN = 250
 """Points of a section that the record keeps."""
-SHARPEST = (
-    kit.Quantity("largest_x", "largest gradient along y = 0", digits=1),
-    kit.Quantity("largest_y", "largest gradient along x = 0", digits=1),
-)
+EVERY = [
+    kit.Quantity("average_x", "mean along y = 0"),
+    kit.Quantity("largest_x", "largest gradient along y = 0"),
+    kit.Quantity("average_y", "mean along x = 0"),
+    kit.Quantity("largest_y", "largest gradient along x = 0"),
+]
+SHARPEST = EVERY[1::2]
 
 
 def jobs(settings: kit.Settings) -> list[kit.Job]:
@@ -68,16 +68,9 @@ def _thinned(section: Tensor) -> Tensor:
     return section.reshape(SHOWN, -1).mean(dim=1)
 
 
-def _is_radius(job: str) -> bool:
-    return job.startswith("r0-")
-
-
-def figures(records: kit.Records) -> dict[str, Figure]:
+def draw(records: kit.Records) -> kit.Figure:
     """Mean gradient along y = 0 by radius and by method, and along x = 0 by method."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(14, 4), layout="constrained")
-    axes = figure.subplots(1, 3)
+    figure, axes = kit.panels((14, 4), 1, 3)
     panels = (
         ("x", True, "|∂p/∂x| along y = 0, by radius"),
         ("x", False, "|∂p/∂x| along y = 0"),
@@ -85,46 +78,28 @@ def figures(records: kit.Records) -> dict[str, Figure]:
     )
     places = torch.linspace(-EXTENT, EXTENT, SHOWN)
     for axis, (name, by_radius, title) in zip(axes, panels, strict=True):
-        shown = [r for job, r in records.items() if _is_radius(job) is by_radius]
+        shown = [r for job, r in records.items() if job.startswith("r0-") is by_radius]
         for color, record in zip(kit.COLORS, shown, strict=False):
             values = kit.unpack(record.final[f"mean_{name}"]).float()
-            axis.plot(places, values, color=color, lw=1.2, label=record.settings["label"])
+            axis.plot(places, values, color=color, lw=1.2, label=record.label)
         axis.set(title=title, xlabel=name, yscale="log", ylim=(1e-2, None))
         axis.grid(alpha=0.3)
         if shown:
             axis.legend(fontsize=8)
     axes[0].set_ylabel("mean over the runs")
-    return {"gradients": figure}
+    return figure
 
 
-def table(records: kit.Records) -> kit.Table:
-    """Mean and largest gradients on the two sections."""
-    columns = ["method", "mean along y = 0", "largest", "mean along x = 0", "largest"]
-    rows = []
-    for job, record in records.items():
-        keys = ("average_x", "largest_x", "average_y", "largest_y")
-        rows.append([record.settings["label"], *(records.text(job, key, 2) for key in keys)])
-    return kit.Table(columns, rows)
-
-
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """C-SGLD is less sharp than SGD; the radius controls the sharpness."""
-    found = []
-    if "sgd" in records and "c-sgld" in records:
-        found = [sharpest.ahead(records["c-sgld"], records["sgd"]) for sharpest in SHARPEST]
-    radii = [records[job] for job in records if _is_radius(job)]
-    if len(radii) > 1:
-        found.append(_growth(radii))
-    return found
-
-
-def _growth(records: list[kit.Record]) -> kit.Claim:
+def _growth(all_records: kit.Records) -> list[kit.Claim]:
+    """The radius controls the sharpness."""
+    records = all_records.named("r0-*")
+    if len(records) < 2:
+        return []
     sharpest = SHARPEST[0]
     leads = [kit.lead(sharpest.of(b), sharpest.of(a)) for a, b in pairwise(records)]
     listed = ", ".join(f"{r.settings['radii'][0]:g}: {sharpest.text(r)}" for r in records)
-    return kit.Claim(
-        f"{sharpest.label} against r₀", "grows with r₀", listed, order=kit.answer(leads)
-    )
+    text = f"{sharpest.label} against r₀"
+    return [kit.Claim(text, "grows with r₀", listed, order=kit.answer(leads))]
 
 
 EXPERIMENT = kit.Experiment(
@@ -149,9 +124,9 @@ EXPERIMENT = kit.Experiment(
     scales=spiral.SCALES,
     jobs=jobs,
     run=run,
-    figures=figures,
-    table=table,
-    claims=claims,
+    figures={"gradients": draw},
+    table=[kit.METHOD, *EVERY],
+    claims=[*[kit.Ahead(own, "c-sgld", over=("sgd",)) for own in SHARPEST], _growth],
     note=(
         "The networks of spiral-classifiers where they are in the same output directory; "
         f"at most {RADIUS_RUNS} runs per radius."

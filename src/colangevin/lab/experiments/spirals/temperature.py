@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from colangevin.lab import kit
 from colangevin.lab.experiments.spirals import curvature_table, spiral
 from colangevin.lab.experiments.spirals.curvature import curvatures
 from colangevin.lab.experiments.spirals.curvature_table import cells, runs_of, total, typical
-from colangevin.lab.experiments.spirals.plot import draw_curves
+from colangevin.lab.experiments.spirals.plot import CURVES
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-NAME = "spiral-temperature"
 PAPER = {
     0.0: (9.38, 317.0, 5.58e5),
     1e-6: (9.01, 273.0, 1.63e6),
@@ -26,24 +20,13 @@ PAPER = {
     5e-4: (15.9, 850.0, 5.07e6),
 }
 """Mean, standard deviation and largest curvature in table 4.5."""
-BEST = 5e-5
+BEST = "tau-5e-05"
 
 
-def jobs(settings: kit.Settings) -> list[kit.Job]:
-    """One job a temperature."""
-    return [
-        kit.Job(
-            NAME,
-            f"tau-{temperature:g}",
-            {
-                **settings,
-                "label": f"τ = {temperature:g}",
-                "radii": spiral.RADII,
-                "temperature": temperature,
-            },
-        )
-        for temperature in PAPER
-    ]
+METHODS = {
+    f"tau-{tau:g}": {"label": f"τ = {tau:g}", "radii": spiral.RADII, "temperature": tau}
+    for tau in PAPER
+}
 
 
 def run(job: kit.Job, log: kit.Log) -> None:
@@ -64,12 +47,9 @@ def run(job: kit.Job, log: kit.Log) -> None:
     )
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
-    """Figure 4.11, and accuracy and curvature against the temperature."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+def draw(records: kit.Records) -> kit.Figure:
+    """Accuracy and curvature against the temperature."""
+    figure, (left, right) = kit.panels((10, 4), 1, 2)
     places = range(len(records))
     labels = [f"{record.settings['temperature']:g}" for record in records.values()]
     values = np.array([spiral.ACCURACY.of(record).values for record in records.values()])
@@ -89,34 +69,35 @@ def figures(records: kit.Records) -> dict[str, Figure]:
         axis.set_xticklabels(labels)
         axis.grid(alpha=0.3)
     kit.say_bands(figure)
-    return {"temperature": figure, "curves": draw_curves(records)}
+    return figure
 
 
 def table(records: kit.Records) -> kit.Table:
     """Table 4.5 with accuracies."""
-    rows = []
-    for job, record in records.items():
-        temperature = record.settings["temperature"]
-        accuracy = records.text(job, "test_accuracy", 2, 100.0)
-        loss = records.text(job, "test_loss", 3)
-        rows.append([f"{temperature:g}", accuracy, loss, *cells(record, PAPER[temperature])])
+    rows = [
+        [
+            f"{record.settings['temperature']:g}",
+            spiral.ACCURACY.text(record),
+            spiral.LOSS.text(record),
+            *cells(record, PAPER[record.settings["temperature"]]),
+        ]
+        for record in records.values()
+    ]
     return kit.Table(["τ", "test accuracy, %", "test loss", *curvature_table.COLUMNS], rows)
 
 
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """The best temperature by accuracy and by curvature, and the numbers of table 4.5."""
-    by = {record.settings["temperature"]: record for record in records.values()}
-    found = []
-    if BEST in by and len(by) > 1:
-        others = [record for tau, record in by.items() if tau != BEST]
-        found.append(spiral.ACCURACY.ahead(by[BEST], *others))
-        found.append(curvature_table.less(by[BEST], others))
-    paper = {record.job: PAPER[tau] for tau, record in by.items()}
-    return [*found, curvature_table.numbers(records, paper)]
+def curvature(records: kit.Records) -> list[kit.Claim]:
+    """The best temperature by curvature, and the numbers of table 4.5."""
+    paper = {record.job: PAPER[record.settings["temperature"]] for record in records.values()}
+    found = [curvature_table.numbers(records, paper)]
+    rest = [own for job, own in records.items() if job != BEST]
+    if BEST in records and rest:
+        found.insert(0, curvature_table.less(records[BEST], rest))
+    return found
 
 
 EXPERIMENT = kit.Experiment(
-    name=NAME,
+    name="spiral-temperature",
     title="C-SGLD on the two-turn spiral at seven temperatures",
     phrase="C-SGLD at seven temperatures",
     source="figure 4.11 and table 4.5",
@@ -133,11 +114,11 @@ EXPERIMENT = kit.Experiment(
         ("points of the two arms", "mirrored in the authors' code", "drawn for each arm"),
     ),
     scales=spiral.SCALES,
-    jobs=jobs,
+    jobs=METHODS,
     run=run,
-    figures=figures,
+    figures={"temperature": draw, "curves": CURVES},
     table=table,
-    claims=claims,
+    claims=[kit.Ahead(spiral.ACCURACY, BEST, over=("*",)), curvature],
     note=curvature_table.NOTE,
     gpus=True,
     times={"smoke": "7 s", "laptop": "6 min", "full": "40 min"},

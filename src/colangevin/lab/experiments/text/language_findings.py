@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from colangevin.lab import kit
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SWEEP, SEEDS, SHORTER = "sweep", "seeds", "shorter"
 """Parts of a history: the search for the lr, new seeds of the best, the same with fewer steps."""
@@ -78,7 +75,7 @@ def outcome(record: kit.Record) -> dict[str, Any]:
     return found
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, kit.Figure]:
     """Losses over steps and over time, the last loss by lr, and the best lr by width."""
     from colangevin.lab.experiments.text import language_plot
 
@@ -102,7 +99,7 @@ def table(records: kit.Records) -> kit.Table:
         control = trained.get(record.settings["direction"])
         rows.append(
             [
-                record.settings["label"],
+                record.label,
                 f"{best_lr(record):g}",
                 LOSS.text(record),
                 _below(record, control),

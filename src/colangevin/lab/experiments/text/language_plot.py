@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from colangevin.lab import kit
 from colangevin.lab.experiments.text import language_findings as findings
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FAMILIES = {"adam": "along Adam", "polar": "along the polar factor"}
 GEOMETRIES = ("free", "norm", "rows", "orthogonal", "bounded")
@@ -19,7 +16,7 @@ SHOWN = 0.6
 """Nats above the lowest loss that are shown."""
 
 
-def losses(records: Sequence[kit.Record]) -> Figure:
+def losses(records: Sequence[kit.Record]) -> kit.Figure:
     """Validation loss of the seeds against steps and against processor time, a row a direction."""
     figure, axes = _panels(2, 2, sharey=True, sharex="col")
     for row, (direction, title) in zip(axes, FAMILIES.items(), strict=True):
@@ -27,7 +24,7 @@ def losses(records: Sequence[kit.Record]) -> Figure:
             for color, style, record in _styled(records, direction):
                 found = findings.courses(record)
                 times = found[key] if key == "step" else found[key].mean(axis=1)
-                line = {"color": color, "linestyle": style, "label": record.settings["label"]}
+                line = {"color": color, "linestyle": style, "label": record.label}
                 kit.band(axis, times, found["valid_loss"], **line)
             axis.set_title(title)
         row[0].set_ylabel("validation loss")
@@ -39,7 +36,7 @@ def losses(records: Sequence[kit.Record]) -> Figure:
     return figure
 
 
-def sensitivity(records: Sequence[kit.Record]) -> Figure:
+def sensitivity(records: Sequence[kit.Record]) -> kit.Figure:
     """Last validation loss of each lr over that of the best one, a panel a direction."""
     figure, axes = _panels(1, 2, sharey=True)
     all_losses = []
@@ -47,7 +44,7 @@ def sensitivity(records: Sequence[kit.Record]) -> Figure:
         for color, style, record in _styled(records, direction):
             lrs, found = _sweep(record, record.settings["widths"][-1])
             all_losses.append(found)
-            line = {"color": color, "linestyle": style, "label": record.settings["label"]}
+            line = {"color": color, "linestyle": style, "label": record.label}
             axis.plot(lrs / findings.best_lr(record), found, marker="o", markersize=3, **line)
         axis.set(title=title, xlabel="lr, over the best of the method")
         axis.set_xscale("log", base=2)
@@ -57,7 +54,7 @@ def sensitivity(records: Sequence[kit.Record]) -> Figure:
     return figure
 
 
-def transfer(records: Sequence[kit.Record]) -> Figure:
+def transfer(records: Sequence[kit.Record]) -> kit.Figure:
     """Last validation loss against lr at each width, a panel a method; the best has a star."""
     figure, axes = _panels(1, len(records), sharey=True, width=3.0)
     for axis, record in zip(axes[0], records, strict=True):
@@ -66,7 +63,7 @@ def transfer(records: Sequence[kit.Record]) -> Figure:
             axis.plot(lrs, found, marker="o", markersize=3, color=color, label=f"width {width}")
             best = int(np.nanargmin(found))
             axis.plot(lrs[best], found[best], marker="*", markersize=12, color=color)
-        axis.set(title=record.settings["label"], xlabel="lr")
+        axis.set(title=record.label, xlabel="lr")
         axis.set_xscale("log", base=2)
         ticks = record.settings["lrs"]
         axis.set_xticks(ticks, [f"{lr:g}" for lr in ticks], rotation=45)
@@ -75,11 +72,9 @@ def transfer(records: Sequence[kit.Record]) -> Figure:
     return figure
 
 
-def _panels(rows: int, columns: int, width: float = 4.6, **shared: Any) -> tuple[Figure, Any]:
-    from matplotlib.figure import Figure
+def _panels(rows: int, columns: int, width: float = 4.6, **shared: Any) -> tuple[kit.Figure, Any]:
 
-    figure = Figure(figsize=(width * columns, 3.6 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, **shared)
+    figure, axes = kit.panels((width * columns, 3.6 * rows), rows, columns, squeeze=False, **shared)
     for axis in axes.flat:
         axis.grid(alpha=0.3)
     return figure, axes

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from colangevin.lab import kit
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLES = {
     "ptb": "Penn Treebank",
@@ -51,7 +48,7 @@ def of_text(records: kit.Records, text: str) -> dict[str, kit.Record]:
     return {record.settings["method"]: record for record in own}
 
 
-def figures(records: kit.Records) -> dict[str, Figure]:
+def figures(records: kit.Records) -> dict[str, kit.Figure]:
     """Validation and training losses, one row per text, the longest training first."""
     panels = {"valid_loss": "validation loss", "train_loss": "training loss"}
     present = {text: list(of_text(records, text).values()) for text in reversed(TITLES)}

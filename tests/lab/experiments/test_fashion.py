@@ -41,7 +41,7 @@ def test_smoke_gives_figures_table_and_claims(few_images, tmp_path):
     records = tiny(tmp_path, train_images=40)
     assert list(records) == list(fashion_circle.METHODS)
     assert all(record.complete for record in records.values())
-    for figure in fashion_circle.figures(records).values():
+    for figure in fashion_circle.EXPERIMENT.draw(records).values():
         assert all(len(axis.lines) == 6 for axis in figure.axes)
         assert len(figure.legends) == 1
     assert len(fashion_circle.EXPERIMENT.tabulate(records).rows) == 6
@@ -97,13 +97,13 @@ def test_verdicts_follow_the_records():
         return Record("fashion-circle", name, order, fashion_circle.METHODS[name], final=final)
 
     records = Records([record("c-cola-ud", 0, 0.8763, 0.386), record("sgd-m", 1, 0.8739, 0.9)])
-    found = {claim.text: claim for claim in fashion_findings.claims(records)}
+    found = {claim.text: claim for claim in fashion_circle.EXPERIMENT.judge(records)}
     assert found["test loss of SGD-m"].number.verdict == NO
     assert found["test accuracy, % of SGD-m"].number.verdict == YES
     assert found["test loss of c-CoLA-ud (AOAB, delayed gradient)"].number.verdict == YES
     assert found["test loss"].order.verdict == found["test accuracy, %"].order.verdict == YES
     behind = Records([record("c-cola-ud", 0, 0.86, 0.386), record("sgd-m", 1, 0.8739, 0.824)])
-    found = {claim.text: claim for claim in fashion_findings.claims(behind)}
+    found = {claim.text: claim for claim in fashion_circle.EXPERIMENT.judge(behind)}
     assert found["test accuracy, %"].order.verdict == NO
     missed = found["test accuracy, % of c-CoLA-ud (AOAB, delayed gradient)"]
     assert missed.number.verdict == NO and "leaves the circle" in missed.why

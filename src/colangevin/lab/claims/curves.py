@@ -157,7 +157,8 @@ class Curves:
         panels: what is drawn, a quantity for each panel of a row.
         rows: titles, and names or patterns of jobs.
         lines: times to mark.
-        logarithmic: whether the panels of losses are logarithmic.
+        logarithmic: whether the panels of what has no 0 or 100 % are logarithmic.
+        first: how many of the first measurements are left out, such as the untrained network.
 
     Example:
         >>> history = {"epoch": [1, 2], "loss": [[1.0, 1.2], [0.5, 0.7]]}
@@ -171,6 +172,7 @@ class Curves:
     rows: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"": ("*",)})
     lines: Sequence[float] = ()
     logarithmic: bool = False
+    first: int = 0
 
     def __call__(self, records: Records) -> Figure | None:
         """The figure; None if no job of any row has a record."""
@@ -189,19 +191,19 @@ class Curves:
         return figure
 
     def _panel(self, axis: Any, quantity: Quantity, records: Sequence[Record]) -> None:
-        if self.logarithmic and quantity.key.endswith("loss"):
+        if self.logarithmic and not quantity.key.endswith("accuracy"):
             axis.set_yscale("log")
         for index, record in enumerate(records):
             axis.set(xlabel="step" if "step" in record.history else "epoch", ylabel=quantity.label)
-            _curve(axis, record, quantity, index)
+            _curve(axis, record, quantity, index, self.first)
         for line in self.lines:
             axis.axvline(line, color="black", linestyle=":", linewidth=1)
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
 
 
-def _curve(axis: Any, record: Record, quantity: Quantity, index: int) -> None:
-    times = record.history.get("step") or record.history["epoch"]
+def _curve(axis: Any, record: Record, quantity: Quantity, index: int, first: int) -> None:
+    times = (record.history.get("step") or record.history["epoch"])[first:]
     style = {
         "color": COLORS[index % len(COLORS)],
         "linestyle": STYLES[index % len(STYLES)],
@@ -209,7 +211,7 @@ def _curve(axis: Any, record: Record, quantity: Quantity, index: int) -> None:
         "marker": "o" if len(times) < 25 else "",
         "markersize": 3,
     }
-    band(axis, times, quantity.factor * np.array(record.series(quantity.key)), **style)
+    band(axis, times, quantity.factor * np.array(record.series(quantity.key)[first:]), **style)
 
 
 def draw_curves(

@@ -13,7 +13,7 @@ from torch.nn import functional
 from colangevin.constraints import Circle
 from colangevin.ensemble import Ensemble
 from colangevin.lab import kit
-from colangevin.lab.experiments.images import fashion_findings
+from colangevin.lab.experiments.images import fashion_findings as findings
 from colangevin.lab.models import mlp
 from colangevin.lab.runner import datasets
 
@@ -87,7 +87,7 @@ def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method; with ``grid``, one per cell of table 4.3 that is not among them."""
     shared = {key: value for key, value in settings.items() if key != "grid"}
     found = [kit.Job(NAME, name, {**shared, **own}) for name, own in METHODS.items()]
-    for (lr, momentum, decay), _ in fashion_findings.TABLE.items():
+    for (lr, momentum, decay), _ in findings.TABLE.items():
         if "grid" not in settings or (lr, momentum) == (0.1, 0.8):
             continue
         name = f"grid-{lr:g}-{momentum:g}" + ("-wd" if decay else "")
@@ -189,14 +189,7 @@ def _sums(outputs: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([functional.cross_entropy(outputs, labels, reduction="sum"), right])
 
 
-def figures(records: kit.Records) -> dict[str, kit.Figure]:
-    """Figure 7 and figure 4.10."""
-    return {
-        "curves": fashion_findings.draw(records, ("test_loss", "test_accuracy")),
-        "weights": fashion_findings.draw(records, ("largest_output_weight", "test_loss")),
-    }
-
-
+RIVALS = tuple(name for name in METHODS if name.startswith("sgd-m"))
 EXPERIMENT = kit.Experiment(
     name=NAME,
     title="circle constraints and SGD with momentum on Fashion-MNIST",
@@ -229,9 +222,25 @@ EXPERIMENT = kit.Experiment(
     scales=SCALES,
     jobs=jobs,
     run=run,
-    figures=figures,
-    table=fashion_findings.table,
-    claims=fashion_findings.claims,
+    figures={
+        "curves": kit.Curves([findings.LOSS, findings.ACCURACY], {"": tuple(METHODS)}, first=1),
+        "weights": kit.Curves(
+            [findings.WEIGHT, findings.LOSS], {"": tuple(METHODS)}, first=1, logarithmic=True
+        ),
+    },
+    table=[
+        kit.METHOD,
+        findings.ACCURACY,
+        findings.stated("test_accuracy"),
+        findings.LOSS,
+        findings.stated("test_loss"),
+        findings.TRAIN,
+        findings.WEIGHT,
+    ],
+    claims=[
+        findings.numbers,
+        *[kit.Ahead(own, "c-cola-ud", RIVALS) for own in findings.COMPARED],
+    ],
     data=("fashion-mnist",),
     note=(
         "The full scale is the paper's. The 10,000 training images are a random part of the "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
 from colangevin.lab import kit
 
@@ -41,55 +41,22 @@ WHY = {
     "c-cola-ud": "the authors' circle step leaves the circle (errata, 8), this one does not",
     "c-cola-ud-oba": "the paper's numbers are of AOAB with a delayed gradient",
 }
-LABELS = {
-    "test_loss": "test loss",
-    "test_accuracy": "test accuracy, %",
-    "largest_output_weight": "largest |weight| of the output layer",
-}
+ACCURACY = kit.Quantity("test_accuracy", "test accuracy, %", 1, 100.0)
+LOSS = kit.Quantity("test_loss", "test loss", digits=3)
+TRAIN = replace(ACCURACY, key="train_accuracy", label="train accuracy, %")
+WEIGHT = kit.Quantity("largest_output_weight", "largest |weight| of the output layer", digits=3)
+COMPARED = (ACCURACY, LOSS, WEIGHT)
 
 
-def draw(records: kit.Records, keys: tuple[str, str]) -> kit.Figure:
-    """Two quantities over time, mean over the runs with two standard errors on either side."""
-    figure, axes = kit.panels((11, 4.6), 1, 2)
-    if "largest_output_weight" in keys:
-        axes[0].set_yscale("log")
-    shown = [record for record in records.values() if not record.settings.get("grid")]
-    for axis, key in zip(axes, keys, strict=True):
-        for color, record in zip(kit.COLORS, shown, strict=False):
-            epochs = record.history["epoch"][1:]  # without the untrained network
-            values = kit.factor_of(key) * np.array(record.series(key)[1:])
-            kit.band(axis, epochs, values, color=color, label=record.label)
-        axis.set(xlabel="epoch", ylabel=LABELS[key])
-        axis.grid(alpha=0.3)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
-    kit.say_bands(figure)
-    return figure
+def stated(key: str) -> kit.Column:
+    """A column of what the paper states: accuracies (0), or losses (1)."""
+    place = ("test_accuracy", "test_loss").index(key)
 
+    def text(record: kit.Record) -> str:
+        value = _stated(record.job, record)[place]
+        return kit.NONE if value is None else f"{value:g}" if place else f"{value:.2f}"
 
-def _measured(record: kit.Record, key: str) -> kit.Measured:
-    values = [kit.factor_of(key) * value for value in record.values(key)]
-    return kit.Measured(record.label, values)
-
-
-def table(records: kit.Records) -> kit.Table:
-    """Results after the last epoch, with the paper's next to them."""
-    columns = ["method", "test accuracy, %", "paper", "test loss", "paper", "train accuracy, %"]
-    rows = []
-    for job, record in records.items():
-        accuracy, loss = _stated(job, record)
-        rows.append(
-            [
-                record.label,
-                _measured(record, "test_accuracy").text(2),
-                "–" if accuracy is None else f"{accuracy:.2f}",
-                _measured(record, "test_loss").text(3),
-                "–" if loss is None else f"{loss:g}",
-                _measured(record, "train_accuracy").text(2),
-                _measured(record, "largest_output_weight").text(3),
-            ]
-        )
-    return kit.Table([*columns, "largest output weight"], rows)
+    return kit.Column("paper", text)
 
 
 def _stated(job: str, record: kit.Record) -> tuple[float | None, float | None]:
@@ -102,23 +69,18 @@ def _stated(job: str, record: kit.Record) -> tuple[float | None, float | None]:
     return cell[0] if accuracy is None else accuracy, cell[1]
 
 
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """Every number that the paper states, and the orderings of figures 7 and 4.10."""
+def numbers(records: kit.Records) -> list[kit.Claim]:
+    """Every number that the paper states."""
     found = []
     for job, record in records.items():
-        accuracy, loss = _stated(job, record)
-        label, why = record.label, WHY.get(job, "")
-        for key, value in (("test_accuracy", accuracy), ("test_loss", loss)):
+        for quantity, value in zip((ACCURACY, LOSS), _stated(job, record), strict=True):
             if value is None:
                 continue
-            spread = ACCURACIES.get(job, (0.0, None))[1] if key == "test_accuracy" else None
-            digits = 3 if key == "test_loss" else 2
-            stated = f"{value:.{2 if value > 1.2 else 3}f}" + (f" ± {spread:g}" if spread else "")
-            ours = _measured(record, key)
-            found.append(
-                kit.number(f"{LABELS[key]} of {label}", stated, ours, digits=digits, why=why)
-            )
-    return found + _orderings(records) + _not_measured(records)
+            spread = ACCURACIES.get(job, (0.0, None))[1] if quantity is ACCURACY else None
+            said = f"{value:.{2 if value > 1.2 else 3}f}" + (f" ± {spread:g}" if spread else "")
+            text, why = f"{quantity.label} of {{label}}", WHY.get(job, "")
+            found += kit.Near(quantity, job, said, text=text, why=why)(records)
+    return found + _not_measured(records)
 
 
 def _not_measured(records: kit.Records) -> list[kit.Claim]:
@@ -135,28 +97,4 @@ def _not_measured(records: kit.Records) -> list[kit.Claim]:
         )
         for cell, (accuracy, loss) in TABLE.items()
         if cell not in there
-    ]
-
-
-def _orderings(records: kit.Records) -> list[kit.Claim]:
-    rivals = [
-        record
-        for job, record in records.items()
-        if not job.startswith(BEST) and not record.settings.get("grid")
-    ]
-    if not rivals or BEST not in records:
-        return []
-    return [
-        kit.ahead(
-            LABELS[key],
-            _measured(records[BEST], key),
-            [_measured(rival, key) for rival in rivals],
-            sign=sign,
-            digits=digits,
-        )
-        for key, sign, digits in (
-            ("test_accuracy", 1, 2),
-            ("test_loss", -1, 3),
-            ("largest_output_weight", -1, 3),
-        )
     ]

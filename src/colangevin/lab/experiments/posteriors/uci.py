@@ -325,7 +325,7 @@ EXPERIMENT = kit.Experiment(
     run=run,
     figures=figures,
     table=uci_findings.table,
-    claims=uci_findings.claims,
+    claims=uci_findings.CLAIMS,
     data=("uci",),
     note=(
         "Inputs and targets are standardised, the split is the one of bde's benchmark "

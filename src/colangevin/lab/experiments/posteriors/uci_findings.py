@@ -57,33 +57,29 @@ def _clock(record: kit.Record) -> str:
     return f"{record.seconds:.0f} s"
 
 
-def claims(records: kit.Records) -> list[kit.Claim]:
-    """Better than a deep ensemble of the same cost; as good as bde."""
-    found = []
-    for name in tables_of(records):
-        sampled, trained = records.get(f"{name}-posterior"), records.get(f"{name}-ensemble")
-        if sampled is None:
-            continue
-        for key in ("rmse", "nll"):
-            own = kit.Measured("posterior", sampled.values(key))
-            if trained is not None:
-                other = kit.Measured("deep ensemble of the same cost", trained.values(key))
-                text = f"{NAMES[key]} on {name}"
-                found.append(kit.ahead(text, own, [other], sign=-1, digits=3))
-        if name == "airfoil":
-            found += _beside_bde(sampled)
-    return found
-
-
-def _beside_bde(sampled: kit.Record) -> list[kit.Claim]:
-    keys = ("rmse", "nll_moments")
-    found = []
-    for key, value, spread in zip(keys, BDE["BDE"], SPREADS, strict=True):
-        stated = f"{value:.4f} ± {spread:.4f}"
-        own = kit.Measured("posterior", sampled.values(key))
-        text = f"{NAMES[key]} on airfoil, beside BDE's"
-        found.append(kit.number(text, stated, own, digits=3))
-    return found
+SCORES = {key: kit.Quantity(key, NAMES[key], digits=3) for key in NAMES}
+TABLES = ("airfoil", "concrete", "energy", "yacht")
+CLAIMS = [
+    *[
+        kit.Ahead(
+            SCORES[key],
+            kit.Of("{table}-posterior", label="posterior"),
+            [kit.Of("{table}-ensemble", label="deep ensemble of the same cost")],
+            text=f"{NAMES[key]} on {{table}}",
+            each={"table": TABLES},
+        )
+        for key in ("rmse", "nll")
+    ],
+    *[
+        kit.Near(
+            SCORES[key],
+            "airfoil-posterior",
+            f"{value:.4f} ± {spread:.4f}",
+            text=f"{NAMES[key]} on airfoil, beside BDE's",
+        )
+        for key, value, spread in zip(("rmse", "nll_moments"), BDE["BDE"], SPREADS, strict=True)
+    ],
+]
 
 
 def draw_curves(records: kit.Records) -> kit.Figure:

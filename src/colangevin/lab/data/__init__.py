@@ -15,11 +15,17 @@ from colangevin.lab.data.corpora import (
 )
 from colangevin.lab.data.idx import ImageData, fashion_mnist, mnist
 from colangevin.lab.data.movie_reviews import Sentences, sst2
-from colangevin.lab.data.planar import Blobs, Circles, Noise
+from colangevin.lab.data.planar import (
+    FOUR_TURNS,
+    TWO_TURNS,
+    Blobs,
+    Circles,
+    Noise,
+    Spiral,
+    Trigonometric,
+)
 from colangevin.lab.data.poker import draw_hands, name_hands
 from colangevin.lab.data.regression_tables import UCI_TABLES, Table, uci
-from colangevin.lab.data.spirals import FOUR_TURNS, TWO_TURNS, Spiral
-from colangevin.lab.data.trigonometric import Trigonometric
 from colangevin.lab.data.word_pieces import WordPieces
 
 __all__ = [

@@ -69,33 +69,7 @@ def fashion_mnist(
 def mnist(
     directory: str | os.PathLike[str] | None = None, *, verify: bool = True, download: bool = True
 ) -> ImageData:
-    """MNIST: 60,000 + 10,000 grey images of 28 x 28 pixels, the ten digits.
-
-    Args:
-        directory: data directory with a folder ``mnist``; see ``lab.data.files``.
-        verify: compare the files' MD5s with the official ones.
-        download: fetch files that are nowhere to be found.
-
-    Returns:
-        Images of shape (n, 28, 28) and labels of shape (n,).
-
-    Raises:
-        DataError: A file is missing or damaged.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> with tempfile.TemporaryDirectory() as data:  # two blank images take the place of 60,000
-        ...     folder = pathlib.Path(data, "mnist")
-        ...     folder.mkdir()
-        ...     for part in ("train", "t10k"):
-        ...         header = bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 28, 0, 0, 0, 28])
-        ...         _ = (folder / f"{part}-images-idx3-ubyte").write_bytes(header + bytes(2 * 784))
-        ...         header = bytes([0, 0, 8, 1, 0, 0, 0, 2])
-        ...         _ = (folder / f"{part}-labels-idx1-ubyte").write_bytes(header + bytes([9, 0]))
-        ...     images = mnist(data, verify=False)
-        >>> images.train_images.shape, images.train_labels
-        (torch.Size([2, 28, 28]), tensor([9, 0]))
-    """
+    """MNIST: the ten digits, in a folder ``mnist``; else as :func:`fashion_mnist`."""
     return _mnist_like("mnist", directory, verify, download)
 
 

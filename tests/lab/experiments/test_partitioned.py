@@ -196,7 +196,10 @@ def pool(label: str, near_zero: float, share: float = 1.0) -> Record:
 
 def test_numbers_of_all_runs_together_decide_nothing() -> None:
     methods = {"sgd": 0.3, "adam": 0.3, "sgld": 0.002, "adlala-0.5": 0.002}
-    pools = [replace(pool(name, near), job=f"pooled-{name}") for name, near in methods.items()]
+    pools = [
+        replace(pool(name, near), job=f"pooled-{name}", order=order)
+        for order, (name, near) in enumerate(methods.items())
+    ]
     (near,) = weight_findings.near_zero(Records(pools), "two turns", "pooled-*")
     courses = [replace(pool(name, 0.0), job=f"two-{name}") for name in ("sgld", "adlala")]
     for record, size in zip(courses, (2.0, 1.0), strict=True):

@@ -82,15 +82,10 @@ def penn_treebank(
     """Penn Treebank as prepared by Mikolov: 929,589 training tokens, 10,000 words.
 
     Args:
-        directory: data directory with a folder ``ptb``; see ``colangevin.lab.data.files``.
-        verify: compare the files' MD5s with the official ones.
-        download: fetch files that are nowhere to be found.
-
-    Returns:
-        The three parts and their vocabulary.
+        directory, verify, download: as in :func:`files.locate`; its folder is ``ptb``.
 
     Raises:
-        DataError: A file is missing or damaged.
+        DataError: a file is missing, empty or damaged.
 
     Example:
         >>> import pathlib, tempfile
@@ -114,15 +109,10 @@ def wikitext2(
     r"""WikiText-2: 2,088,628 training tokens of Wikipedia articles, 33,278 words.
 
     Args:
-        directory: data directory with a folder ``wikitext-2``; see ``colangevin.lab.data.files``.
-        verify: compare the files' MD5s with the official ones.
-        download: fetch the archive if files are nowhere to be found.
-
-    Returns:
-        The three parts and their vocabulary.
+        directory, verify, download: as in :func:`files.locate`; its folder is ``wikitext-2``.
 
     Raises:
-        DataError: A file is missing or damaged.
+        DataError: a file is missing, empty or damaged.
 
     Example:
         >>> import pathlib, tempfile
@@ -152,12 +142,10 @@ def wikitext2_bytes(
     """The bytes of WikiText-2's three files: 10,797,148 to train on.
 
     Args:
-        directory: data directory with a folder ``wikitext-2``; see ``colangevin.lab.data.files``.
-        verify: compare the files' MD5s with the official ones.
-        download: fetch the archive if files are nowhere to be found.
+        directory, verify, download: as in :func:`files.locate`; its folder is ``wikitext-2``.
 
     Raises:
-        DataError: A file is missing, empty or damaged.
+        DataError: a file is missing, empty or damaged.
 
     Example:
         >>> import pathlib, tempfile

@@ -36,15 +36,10 @@ def sst2(
     r"""The Stanford Sentiment Treebank with two classes, as in GLUE: 67,349 + 872 sentences.
 
     Args:
-        directory: data directory with a folder ``SST-2``; see ``colangevin.lab.data.files``.
-        verify: compare the files' MD5s with the official ones.
-        download: fetch the archive if files are nowhere to be found.
-
-    Returns:
-        The training and the development part.
+        directory, verify, download: as in :func:`files.locate`; its folder is ``SST-2``.
 
     Raises:
-        DataError: A file is missing or damaged.
+        DataError: a file is missing, empty or damaged.
 
     Example:
         >>> import pathlib, tempfile

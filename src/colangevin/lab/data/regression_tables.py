@@ -40,13 +40,11 @@ def uci(
 
     Args:
         name: ``airfoil``, ``concrete``, ``energy`` or ``yacht``.
-        directory: data directory with a folder ``uci``; see ``lab.data.files``.
-        verify: compare the file's MD5 with the known one.
-        download: fetch a file that is nowhere to be found.
+        directory, verify, download: as in :func:`files.locate`; its folder is ``uci``.
 
     Raises:
         ValueError: for another name.
-        DataError: if the file is missing or damaged.
+        DataError: a file is missing, empty or damaged.
 
     Example:
         >>> import pathlib, tempfile

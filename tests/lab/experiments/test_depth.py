@@ -94,7 +94,7 @@ def test_claims_of_figure_4_are_for_more_than_three_hidden_layers():
             for d in (3, 4, 5)
         ]
     )
-    found = depth_orthogonal.claims(records)
+    found = depth_orthogonal.EXPERIMENT.judge(records)
     assert [claim.order.verdict for claim in found] == [NO, YES]
     assert "5 hidden layers" in found[1].text
 

@@ -81,8 +81,7 @@ def penn_treebank(
 ) -> Corpus:
     """Penn Treebank as prepared by Mikolov: 929,589 training tokens, 10,000 words.
 
-    Args:
-        directory, verify, download: as in :func:`files.locate`; its folder is ``ptb``.
+    The arguments are those of :func:`files.locate`; the folder is ``ptb``.
 
     Raises:
         DataError: a file is missing, empty or damaged.
@@ -108,8 +107,7 @@ def wikitext2(
 ) -> Corpus:
     r"""WikiText-2: 2,088,628 training tokens of Wikipedia articles, 33,278 words.
 
-    Args:
-        directory, verify, download: as in :func:`files.locate`; its folder is ``wikitext-2``.
+    The arguments are those of :func:`files.locate`; the folder is ``wikitext-2``.
 
     Raises:
         DataError: a file is missing, empty or damaged.
@@ -141,8 +139,7 @@ def wikitext2_bytes(
 ) -> Bytes:
     """The bytes of WikiText-2's three files: 10,797,148 to train on.
 
-    Args:
-        directory, verify, download: as in :func:`files.locate`; its folder is ``wikitext-2``.
+    The arguments are those of :func:`files.locate`; the folder is ``wikitext-2``.
 
     Raises:
         DataError: a file is missing, empty or damaged.

@@ -35,8 +35,7 @@ def sst2(
 ) -> Sentences:
     r"""The Stanford Sentiment Treebank with two classes, as in GLUE: 67,349 + 872 sentences.
 
-    Args:
-        directory, verify, download: as in :func:`files.locate`; its folder is ``SST-2``.
+    The arguments are those of :func:`files.locate`; the folder is ``SST-2``.
 
     Raises:
         DataError: a file is missing, empty or damaged.

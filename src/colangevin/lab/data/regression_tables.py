@@ -38,9 +38,8 @@ def uci(
 ) -> Table:
     r"""A regression table: noise of airfoils, strength of concrete, heat of houses, drag of yachts.
 
-    Args:
-        name: ``airfoil``, ``concrete``, ``energy`` or ``yacht``.
-        directory, verify, download: as in :func:`files.locate`; its folder is ``uci``.
+    The name is ``airfoil``, ``concrete``, ``energy`` or ``yacht``; the other arguments are those of
+    :func:`files.locate`, the folder is ``uci``.
 
     Raises:
         ValueError: for another name.

@@ -50,6 +50,9 @@ METHODS: dict[str, dict[str, Any]] = {
 
 HISTORY_POINTS = 50
 MEASURED = ("train_loss", "test_loss", "test_accuracy")
+LATE = kit.Quantity(
+    "test_accuracy", "test accuracy, %", 1, 100.0, digits=1, late=True, chance=kit.COIN
+)
 
 
 def job(experiment: str, method: str, depth: int, settings: kit.Settings) -> kit.Job:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from colangevin.lab import kit
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from colangevin.lab.experiments.depth.depth import LATE
 
 
-def draw_panels(panels: Mapping[str, Mapping[str, kit.Record]], columns: int) -> Figure:
+def draw_panels(panels: Mapping[str, Mapping[str, kit.Record]], columns: int) -> kit.Figure:
     """Accuracies over time: one panel per title, in it one curve per label."""
     curves = {
         title: {
@@ -26,7 +24,7 @@ def draw_panels(panels: Mapping[str, Mapping[str, kit.Record]], columns: int) ->
 
 def draw_curves(
     panels: Mapping[str, Mapping[str, tuple[Sequence[int], Any]]], columns: int
-) -> Figure:
+) -> kit.Figure:
     """Mean over the runs with two standard errors on either side, one panel per title.
 
     Args:
@@ -34,12 +32,12 @@ def draw_curves(
         columns: panels in a row.
     """
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
 
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(3.6 * columns + 0.8, 3.4 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    figure, axes = kit.panels(
+        (3.6 * columns + 0.8, 3.4 * rows), rows, columns, squeeze=False, sharex=True, sharey=True
+    )
     for axis in axes.flat[len(panels) :]:
         axis.remove()
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
@@ -65,15 +63,14 @@ def accuracies(record: kit.Record, runs: slice = slice(None)) -> Any:
     return 100.0 * np.array(record.series("test_accuracy"))[:, runs]
 
 
-def draw_depths(found: Mapping[str, Mapping[int, kit.Measured]]) -> Figure:
+def draw_depths(records: kit.Records) -> kit.Figure:
     """Accuracy against the number of hidden layers, one curve per method."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axis = figure.subplots()
+    found: dict[str, dict[int, kit.Measured]] = {}
+    for record in records.values():
+        found.setdefault(record.label, {})[record.settings["depth"]] = LATE.of(record)
+    figure, axis = kit.panels((6.4, 4.2))
     for shift, (label, by_depth) in enumerate(found.items()):
-        values = np.array([measured.values for measured in by_depth.values()]).T
-        mean, error = kit.mean_error(values.T)
+        mean, error = kit.mean_error(np.array([measured.values for measured in by_depth.values()]))
         places = np.array(list(by_depth)) + 0.06 * (shift - 1.5)
         axis.errorbar(places, mean, error, fmt="o-", capsize=3, label=label)
     axis.set(xlabel="hidden layers", ylabel="test accuracy, %", ylim=(40, 102))
@@ -86,12 +83,11 @@ def draw_depths(found: Mapping[str, Mapping[int, kit.Measured]]) -> Figure:
 
 def draw_grid(
     panels: Mapping[str, Mapping[str, Sequence[kit.Measured]]], steps: Sequence[str]
-) -> Figure:
+) -> kit.Figure:
     """Accuracy against the step size, one panel per depth, one curve per penalty or method."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.6 * len(panels) + 0.6, 4.0), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)
+    figure, axes = kit.panels(
+        (4.6 * len(panels) + 0.6, 4.0), 1, len(panels), sharey=True
+    )
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=True):
         for shift, (label, measured) in enumerate(curves.items()):
             mean, error = kit.mean_error(np.array([one.values for one in measured]))
@@ -106,6 +102,6 @@ def draw_grid(
         axis.set_xlim(-0.3, len(steps) - 0.7)
         axis.grid(alpha=0.3)
         axis.legend(fontsize="small")
-    axes[0, 0].set_ylabel("test accuracy, %")
+    axes[0].set_ylabel("test accuracy, %")
     kit.say_bands(figure)
     return figure

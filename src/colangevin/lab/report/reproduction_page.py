@@ -228,7 +228,7 @@ def settings_table(results: Results) -> list[str]:
     values = _Values(results)
     rows = [
         [what, stated, ours.format_map(values)]
-        for what, stated, ours in results.experiment.settings_stated
+        for what, stated, ours in results.experiment.settings_rows
     ]
     return [markdown_table(["setting", "stated", "ours"], rows)] if rows else []
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -197,8 +199,9 @@ class Experiment:
         data_of: for scales that read other datasets than the rest, which.
         claimed: what the source states, in one sentence.
         ours: what is ours, because the source does not state it or it was too much for us.
-        settings_stated: rows of what, stated and ours, the decisive first. ``{key}`` in the last
-            one stands for that setting of the records.
+        settings_stated: rows of what, stated and ours, the decisive first, as lines with ``|``
+            between; a line that is indented belongs to the one before. ``{key}`` in the last one
+            stands for that setting of the records.
         reduced: for scales with which records are shown and that are smaller than the source's
             setting, by how much.
         own_scale: the scale that has the source's setting.
@@ -228,12 +231,23 @@ class Experiment:
     phrase: str = ""
     claimed: str = ""
     ours: str = ""
-    settings_stated: Sequence[tuple[str, str, str]] = ()
+    settings_stated: str | Sequence[tuple[str, str, str]] = ()
     reduced: Mapping[str, str] = field(default_factory=dict)
     own_scale: str = "full"
     note: str = ""
     times: Mapping[str, str] = field(default_factory=dict)
     gpus: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("claimed", "ours", "note"):
+            object.__setattr__(self, name, " ".join(getattr(self, name).split()))
+        if isinstance(self.settings_stated, str):
+            object.__setattr__(self, "settings_stated", rows_of(self.settings_stated))
+
+    @property
+    def settings_rows(self) -> Sequence[tuple[str, str, str]]:
+        """What, stated and ours, a row each."""
+        return () if isinstance(self.settings_stated, str) else self.settings_stated
 
     def reduction(self, scale: str) -> str:
         """By how much a scale is smaller than the source's setting; nothing for its own.
@@ -285,6 +299,21 @@ class Experiment:
         inner = {k: v for k, v in chosen.items() if isinstance(v, dict) and "runs" in v}
         asked = {"runs": runs}
         return {**chosen, **{key: value | asked for key, value in inner.items()}, **asked}
+
+
+def rows_of(text: str) -> list[tuple[str, str, str]]:
+    r"""Lines of three cells.
+
+    Example:
+        >>> rows_of("epochs | not stated | {epochs}\nnetwork | ResNet-34 |\n  three blocks")
+        [('epochs', 'not stated', '{epochs}'), ('network', 'ResNet-34', 'three blocks')]
+    """
+    lines = re.sub(r"\n\s+", " ", dedent(text).strip()).splitlines()
+    rows = [tuple(cell.strip() for cell in line.split("|")) for line in lines]
+    for row in rows:
+        if len(row) != 3:
+            raise ValueError(f"settings_stated has three cells in a row, got {' | '.join(row)!r}")
+    return rows  # type: ignore[return-value]
 
 
 RUNS = 500

@@ -254,25 +254,23 @@ EXPERIMENT = kit.Experiment(
     title="resonances of r-RESPA, and reversible averaging with and without linear drift",
     phrase="resonances of r-RESPA, and averaging",
     source="thesis figures 1.9, 1.10, 1.12, 1.13 and 1.14",
-    claimed=(
-        "r-RESPA is unstable where h Ω is a multiple of π, friction removes that; reversible "
-        "averaging with linear drift has no resonances"
-    ),
+    claimed="""r-RESPA is unstable where h Ω is a multiple of π, friction removes that; reversible
+        averaging with linear drift has no resonances""",
     ours="fast parts are solved in 200 short steps; k = 10 in figure 1.10",
-    settings_stated=(
-        ("fast parts", "exactly", "in {short_steps} short steps"),
-        ("k of figure 1.10", "not stated", "{inner}"),
-        ("steps of figure 1.10", "1,000,000", "{chains} chains of {steps}"),
-        ("Ω, Ω² of averaging", "3, 10", "{frequency}, {stiffness}"),
-    ),
+    settings_stated="""
+        fast parts | exactly | in {short_steps} short steps
+        k of figure 1.10 | not stated | {inner}
+        steps of figure 1.10 | 1,000,000 | {chains} chains of {steps}
+        Ω, Ω² of averaging | 3, 10 | {frequency}, {stiffness}
+    """,
     scales=SCALES,
     jobs=jobs,
     run=run,
     figures=figures,
     table=table,
     claims=claims,
-    note="Fast parts are solved in 200 short steps, not exactly. Averages of figure 1.10 are of "
-    "250 chains of 4,000 steps, together the thesis's 1,000,000, with k = 10, which it does not "
-    "state; 50 chains at laptop",
+    note="""Fast parts are solved in 200 short steps, not exactly. Averages of figure 1.10 are of
+        250 chains of 4,000 steps, together the thesis's 1,000,000, with k = 10, which it does not
+        state; 50 chains at laptop""",
     times={"smoke": "1 s", "laptop": "1 min", "full": "5 min"},
 )

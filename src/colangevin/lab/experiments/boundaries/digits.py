@@ -375,25 +375,18 @@ EXPERIMENT = kit.Experiment(
     title="networks of the same test accuracy on images between two digits",
     phrase="images between two digits",
     source="thesis figures 6.20 to 6.23, tables 6.5 to 6.9",
-    claimed=(
-        "networks of the same test accuracy disagree on images between two digits, less so as "
-        "the accuracy rises; MLPs, CNNs and ViTs differ from people in different ways"
-    ),
-    ours=(
-        "networks stand in for the people, and choose the digits between which the images "
-        "lie: easy ones; one small generator, one set of 165 images"
-    ),
-    settings_stated=(
-        ("reference", "10 people", "{reference} CNNs, some of the kind that is judged"),
-        (
-            "digits at the ends",
-            "10 plausible ones, chosen by a person",
-            "those that the reference is surest of",
-        ),
-        ("generator", "DCGAN of size 64", "DCGAN of size {features}, {forger_steps} steps"),
-        ("repetitions, seeds", "10, 10", "{runs}, {seeds}"),
-        ("target accuracies", "97.5, 98, 98.5 %", "{targets}"),
-    ),
+    claimed="""networks of the same test accuracy disagree on images between two digits, less so as
+        the accuracy rises; MLPs, CNNs and ViTs differ from people in different ways""",
+    ours="""networks stand in for the people, and choose the digits between which the images lie:
+        easy ones; one small generator, one set of 165 images""",
+    settings_stated="""
+        reference | 10 people | {reference} CNNs, some of the kind that is judged
+        digits at the ends | 10 plausible ones, chosen by a person | those that the reference is
+          surest of
+        generator | DCGAN of size 64 | DCGAN of size {features}, {forger_steps} steps
+        repetitions, seeds | 10, 10 | {runs}, {seeds}
+        target accuracies | 97.5, 98, 98.5 % | {targets}
+    """,
     reduced={
         "full": "DCGAN of size 12 for 64, 1 of 10 repetitions, 5 of 10 seeds, networks for people"
     },

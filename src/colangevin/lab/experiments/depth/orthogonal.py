@@ -39,22 +39,18 @@ EXPERIMENT = kit.Experiment(
     title="orthogonality in networks of 1 to 8 hidden layers on the four-turn spiral",
     phrase="orthogonal weights in 1 to 8 hidden layers",
     source="figure 4 (thesis: 4.4)",
-    claimed=(
-        "with more than three hidden layers, orthogonal weights reach a higher test accuracy "
-        "than SGD, SGD from orthogonal weights, and SGD with a soft penalty"
-    ),
-    ours=(
-        "1,000 epochs, which the source does not state; accuracies are means over the last "
-        "tenth of the epochs"
-    ),
-    settings_stated=(
-        ("hidden layers", "1 to 8", "{depth}"),
-        ("epochs", "not stated", "{epochs}"),
-        ("network", "100 nodes a layer", "{hidden} nodes a layer"),
-        ("data", "500 training points, four turns", "{train_points}, every run its own"),
-        ("step size h, batch", "0.1, 5 %", "{lr}, {batch_size} points"),
-        ("penalty", "0.05", "0.05"),
-    ),
+    claimed="""with more than three hidden layers, orthogonal weights reach a higher test accuracy
+        than SGD, SGD from orthogonal weights, and SGD with a soft penalty""",
+    ours="""1,000 epochs, which the source does not state; accuracies are means over the last tenth
+        of the epochs""",
+    settings_stated="""
+        hidden layers | 1 to 8 | {depth}
+        epochs | not stated | {epochs}
+        network | 100 nodes a layer | {hidden} nodes a layer
+        data | 500 training points, four turns | {train_points}, every run its own
+        step size h, batch | 0.1, 5 % | {lr}, {batch_size} points
+        penalty | 0.05 | 0.05
+    """,
     scales=SCALES,
     jobs=jobs,
     run=depth.run,
@@ -69,11 +65,8 @@ EXPERIMENT = kit.Experiment(
             each={"depth": range(4, 9)},  # more than three, as the paper says
         )
     ],
-    note=(
-        "Orthogonal initialisation and penalty, like the constraint, are for the "
-        "weights between hidden layers; with one hidden layer there is none, and the four "
-        "methods are the same."
-    ),
+    note="""Orthogonal initialisation and penalty, like the constraint, are for the weights between
+        hidden layers; with one hidden layer there is none, and the four methods are the same.""",
     gpus=True,
     times={"smoke": "10 s", "laptop": "5 min", "full": "50 min"},
 )

@@ -85,9 +85,7 @@ def draw_grid(
     panels: Mapping[str, Mapping[str, Sequence[kit.Measured]]], steps: Sequence[str]
 ) -> kit.Figure:
     """Accuracy against the step size, one panel per depth, one curve per penalty or method."""
-    figure, axes = kit.panels(
-        (4.6 * len(panels) + 0.6, 4.0), 1, len(panels), sharey=True
-    )
+    figure, axes = kit.panels((4.6 * len(panels) + 0.6, 4.0), 1, len(panels), sharey=True)
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=True):
         for shift, (label, measured) in enumerate(curves.items()):
             mean, error = kit.mean_error(np.array([one.values for one in measured]))

@@ -51,22 +51,18 @@ EXPERIMENT = kit.Experiment(
     title="orthogonal weights with and without temperature on the four-turn spiral",
     phrase="orthogonal weights with temperature",
     source="figure 4.8 (paper: D2)",
-    claimed=(
-        "a temperature of 1e-6 makes the training of orthogonal networks faster, and often a "
-        "little better"
-    ),
-    ours=(
-        "1,000 epochs, which are not stated, and two of the source's depths; speed is the "
-        "mean accuracy over the training"
-    ),
-    settings_stated=(
-        ("temperatures", "0 and 1e-6", "{temperature}"),
-        ("hidden layers", "several", "{depth}"),
-        ("epochs", "not stated", "{epochs}"),
-        ("network", "100 nodes a layer", "{hidden} nodes a layer"),
-        ("data", "500 training points, four turns", "{train_points}, every run its own"),
-        ("step size h, batch", "0.1, 5 %", "{lr}, {batch_size} points"),
-    ),
+    claimed="""a temperature of 1e-6 makes the training of orthogonal networks faster, and often a
+        little better""",
+    ours="""1,000 epochs, which are not stated, and two of the source's depths; speed is the mean
+        accuracy over the training""",
+    settings_stated="""
+        temperatures | 0 and 1e-6 | {temperature}
+        hidden layers | several | {depth}
+        epochs | not stated | {epochs}
+        network | 100 nodes a layer | {hidden} nodes a layer
+        data | 500 training points, four turns | {train_points}, every run its own
+        step size h, batch | 0.1, 5 % | {lr}, {batch_size} points
+    """,
     reduced={"full": "two of the depths"},
     own_scale="",
     scales=SCALES,

@@ -195,30 +195,20 @@ EXPERIMENT = kit.Experiment(
     title="circle constraints and SGD with momentum on Fashion-MNIST",
     phrase="circles beside SGD",
     source="figures 7 and 4.10, table 4.3",
-    claimed=(
-        "on Fashion-MNIST, c-CoLA-ud reaches a lower test loss and a higher accuracy than SGD "
-        "with momentum, with and without weight decay, with smaller weights"
-    ),
-    ours=(
-        "our circle step stays on the circle, the authors' does not (errata 8); one run a "
-        "cell in most of table 4.3; the split of the images"
-    ),
-    settings_stated=(
-        (
-            "scheme of c-CoLA-ud",
-            "AOAB with a delayed gradient, by the authors' public code",
-            "that, and the library's default OBA",
-        ),
-        ("circle step", "leaves the circle (errata 8)", "stays on it"),
-        ("c-CoLA-ud: h, γ, radii", "0.3, 1, 0.05 and 0.1", "the same"),
-        ("runs", "5", "{runs}"),
-        ("epochs, nodes, batch", "400, 1,000, 128", "{epochs}, {hidden}, {batch_size}"),
-        (
-            "training and test images",
-            "10,000 and 60,000",
-            "{train_images} and {test_images}, a fixed random split",
-        ),
-    ),
+    claimed="""on Fashion-MNIST, c-CoLA-ud reaches a lower test loss and a higher accuracy than SGD
+        with momentum, with and without weight decay, with smaller weights""",
+    ours="""our circle step stays on the circle, the authors' does not (errata 8); one run a cell in
+        most of table 4.3; the split of the images""",
+    settings_stated="""
+        scheme of c-CoLA-ud | AOAB with a delayed gradient, by the authors' public code | that,
+          and the library's default OBA
+        circle step | leaves the circle (errata 8) | stays on it
+        c-CoLA-ud: h, γ, radii | 0.3, 1, 0.05 and 0.1 | the same
+        runs | 5 | {runs}
+        epochs, nodes, batch | 400, 1,000, 128 | {epochs}, {hidden}, {batch_size}
+        training and test images | 10,000 and 60,000 | {train_images} and {test_images}, a fixed
+          random split
+    """,
     scales=SCALES,
     jobs=jobs,
     run=run,
@@ -242,13 +232,11 @@ EXPERIMENT = kit.Experiment(
         *[kit.Ahead(own, "c-cola-ud", RIVALS) for own in findings.COMPARED],
     ],
     data=("fashion-mnist",),
-    note=(
-        "The full scale is the paper's. The 10,000 training images are a random part of the "
-        "official training set, one for all runs; the test images are the other 50,000 and the "
-        "official test set. Pixels are between 0 and 1; biases are unconstrained. Results are "
-        "those after the last epoch. `--scale grid` adds the rest of table 4.3 to the results of "
-        "`--scale full`, with one run per cell, which decides nothing."
-    ),
+    note="""The full scale is the paper's. The 10,000 training images are a random part of the
+        official training set, one for all runs; the test images are the other 50,000 and the
+        official test set. Pixels are between 0 and 1; biases are unconstrained. Results are those
+        after the last epoch. `--scale grid` adds the rest of table 4.3 to the results of `--scale
+        full`, with one run per cell, which decides nothing.""",
     gpus=True,
     times={"smoke": "5 s", "laptop": "4 min", "full": "80 min", "grid": "100 min"},
 )

@@ -223,22 +223,17 @@ EXPERIMENT = kit.Experiment(
     title="two copies of a wide ResNet at two rates, on CIFAR-10 with patches",
     phrase="a ResNet at two rates",
     source="thesis figure 5.1",
-    claimed=(
-        "two copies of a network at two rates learn both the images and the patches on them; "
-        "one rate learns only one of them"
-    ),
-    ours=("a narrow network on 5,000 images for 20 epochs, in which no method learnt the patches"),
-    settings_stated=(
-        ("training images", "50,000", "{train_images}"),
-        (
-            "network",
-            "WideResNet-16, width not stated",
-            "WideResNet-16 with {channels}, 16 and 32 channels",
-        ),
-        ("epochs, batch", "not stated", "{epochs}, {batch_size}"),
-        ("h, momentum, k", "0.004 and 0.1, 0.9, 25", "the same"),
-        ("runs", "not stated", "{runs}"),
-    ),
+    claimed="""two copies of a network at two rates learn both the images and the patches on them;
+        one rate learns only one of them""",
+    ours="a narrow network on 5,000 images for 20 epochs, in which no method learnt the patches",
+    settings_stated="""
+        training images | 50,000 | {train_images}
+        network | WideResNet-16, width not stated | WideResNet-16 with {channels}, 16 and 32
+          channels
+        epochs, batch | not stated | {epochs}, {batch_size}
+        h, momentum, k | 0.004 and 0.1, 0.9, 25 | the same
+        runs | not stated | {runs}
+    """,
     reduced={
         "laptop": "5,000 of 50,000 images, 8 to 32 channels, 20 epochs",
         "full": "20,000 of 50,000 images",

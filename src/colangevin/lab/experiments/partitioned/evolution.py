@@ -148,20 +148,16 @@ EXPERIMENT = kit.Experiment(
     title="the course of a training on the two-turn spiral: inner and outer arms",
     phrase="the course of a training, arm by arm",
     source='thesis section 3.6, "Evolution"',
-    claimed=(
-        "every method learns the outer part of the spirals first; single outer points move "
-        "SGD more than inner ones, and AdLaLa about equally"
-    ),
-    ours=(
-        "all settings: the text has no figure; the effect of a point is the norm of the "
-        "gradient of its own loss"
-    ),
-    settings_stated=(
-        ("effect of a point", "in words", "norm of the gradient of its loss"),
-        ("rings", "in words", "radii up to 1, 1.5 and 2.2"),
-        ("steps, nodes, turns", "not stated", "{steps}, {hidden}, 2"),
-        ("runs", "not stated", "{runs}"),
-    ),
+    claimed="""every method learns the outer part of the spirals first; single outer points move SGD
+        more than inner ones, and AdLaLa about equally""",
+    ours="""all settings: the text has no figure; the effect of a point is the norm of the gradient
+        of its own loss""",
+    settings_stated="""
+        effect of a point | in words | norm of the gradient of its loss
+        rings | in words | radii up to 1, 1.5 and 2.2
+        steps, nodes, turns | not stated | {steps}, {hidden}, 2
+        runs | not stated | {runs}
+    """,
     scales=SCALES,
     jobs=METHODS,
     run=run,

@@ -255,21 +255,17 @@ EXPERIMENT = kit.Experiment(
     title="AdLaLa's accuracy on the four-turn spiral over temperature and driving noise",
     phrase="AdLaLa over temperature and driving noise",
     source="thesis figure 3.16 and section 3.6",
-    claimed=(
-        "AdLaLa works for a decade of driving noise σ_A near 0.04, is no better than chance "
-        "below 1e-3, and small τ₁ do not matter; ε from 0.05 to 0.1 is good"
-    ),
-    ours=(
-        "the grid of 8 x 8; the lines have AdLaLa's defaults for the rest; (3.31) as printed "
-        "and (2.58) are two parametrisations, with couplings ε² and ε"
-    ),
-    settings_stated=(
-        ("friction", "εξ as (3.31) is printed", "both: εξ (3.31), and ξ (2.58)"),
-        ("grid", "not stated", "8 x 8 values"),
-        ("steps, nodes", "50,000, 100", "{steps}, {hidden}"),
-        ("h, γ₂, τ₂, ε", "0.1, 0.03, 1e-8, 0.1", "the same"),
-        ("runs", "not stated", "{runs}"),
-    ),
+    claimed="""AdLaLa works for a decade of driving noise σ_A near 0.04, is no better than chance
+        below 1e-3, and small τ₁ do not matter; ε from 0.05 to 0.1 is good""",
+    ours="""the grid of 8 x 8; the lines have AdLaLa's defaults for the rest; (3.31) as printed and
+        (2.58) are two parametrisations, with couplings ε² and ε""",
+    settings_stated="""
+        friction | εξ as (3.31) is printed | both: εξ (3.31), and ξ (2.58)
+        grid | not stated | 8 x 8 values
+        steps, nodes | 50,000, 100 | {steps}, {hidden}
+        h, γ₂, τ₂, ε | 0.1, 0.03, 1e-8, 0.1 | the same
+        runs | not stated | {runs}
+    """,
     scales=SCALES,
     jobs=jobs,
     run=run,
@@ -280,9 +276,9 @@ EXPERIMENT = kit.Experiment(
         *[_of_coupling(key) for key in LINES if key.endswith("epsilon")],
         COLDER,
     ],
-    note="The grid of 8 × 8 is ours; the thesis does not state its own. (3.31) as printed has the "
-    "friction εξ, (2.58) has ξ. The lines over ε and τ₂ have AdLaLa's defaults (h = 0.15, "
-    "γ₂ = 0.1, τ₁ = τ₂ = 1e-4, σ_A = 0.01, ε = 0.1) for the rest. Every value has seeds of its "
-    "own, so values differ in data and first weights, too; their means are compared",
+    note="""The grid of 8 × 8 is ours; the thesis does not state its own. (3.31) as printed has the
+        friction εξ, (2.58) has ξ. The lines over ε and τ₂ have AdLaLa's defaults (h = 0.15, γ₂ =
+        0.1, τ₁ = τ₂ = 1e-4, σ_A = 0.01, ε = 0.1) for the rest. Every value has seeds of its own, so
+        values differ in data and first weights, too; their means are compared""",
     times={"smoke": "8 s", "laptop": "8 min", "full": "50 min"},
 )

@@ -66,14 +66,14 @@ EXPERIMENT = kit.Experiment(
     source="thesis figure 3.13",
     claimed="on few noisy points SGD's test loss rises in time, those of LOL and AdLaLa do not",
     ours="batches of 5 %, 100,000 steps and 5 runs; a rise counts from 0.05 on",
-    settings_stated=(
-        ("steps", "not stated", "{steps}"),
-        ("batch", "not stated", "{batch_size} of {train_points}"),
-        ("runs", "not stated", "{runs}"),
-        ("what counts as a rise", "no number", "0.05"),
-        ("noise", "0.1", "0.1"),
-        ("nodes", "500", "{hidden}"),
-    ),
+    settings_stated="""
+        steps | not stated | {steps}
+        batch | not stated | {batch_size} of {train_points}
+        runs | not stated | {runs}
+        what counts as a rise | no number | 0.05
+        noise | 0.1 | 0.1
+        nodes | 500 | {hidden}
+    """,
     scales=SCALES,
     jobs=METHODS,
     run=partitioned.run,

@@ -289,43 +289,24 @@ EXPERIMENT = kit.Experiment(
     title="AdLaLa beside Adam and SGD on poker hands and on a chess endgame",
     phrase="AdLaLa on poker hands and chess",
     source="thesis figures 3.18 and 3.19",
-    claimed=(
-        "AdLaLa reaches a higher test accuracy than Adam and SGD with momentum on poker hands "
-        "and on a chess endgame"
-    ),
-    ours=(
-        "raw attributes; hands drawn from the rules; the test sets, the epochs, and the runs on "
-        "the endgame"
-    ),
-    settings_stated=(
-        (
-            "attributes",
-            "not stated",
-            "raw integers for the verdicts; mean 0 and deviation 1 beside them",
-        ),
-        (
-            "AdLaLa's first part, chess",
-            "the first layer, in the authors' code for one hidden layer",
-            "the first layer for the verdicts; both hidden layers beside it",
-        ),
-        (
-            "AdLaLa's friction",
-            "ξ, and in (3.31) εξ",
-            "ξ, as in the authors' PyTorch code; the figures' program is not known",
-        ),
-        (
-            "thermostats of the first layer",
-            "one (3.24); two that start at 0.1 in the authors' code",
-            "one for the verdicts; two beside it",
-        ),
-        (
-            "poker hands",
-            "UCI's file",
-            "drawn from the rules, without its 10 extra hands of the rarest classes",
-        ),
-        ("epochs", "not stated", "200 for poker hands, 100 for the endgame"),
-        ("runs", "5 for poker hands", "{runs}"),
-    ),
+    claimed="""AdLaLa reaches a higher test accuracy than Adam and SGD with momentum on poker hands
+        and on a chess endgame""",
+    ours="""raw attributes; hands drawn from the rules; the test sets, the epochs, and the runs on
+        the endgame""",
+    settings_stated="""
+        attributes | not stated | raw integers for the verdicts; mean 0 and deviation 1 beside
+          them
+        AdLaLa's first part, chess | the first layer, in the authors' code for one hidden layer |
+          the first layer for the verdicts; both hidden layers beside it
+        AdLaLa's friction | ξ, and in (3.31) εξ | ξ, as in the authors' PyTorch code; the figures'
+          program is not known
+        thermostats of the first layer | one (3.24); two that start at 0.1 in the authors' code |
+          one for the verdicts; two beside it
+        poker hands | UCI's file | drawn from the rules, without its 10 extra hands of the rarest
+          classes
+        epochs | not stated | 200 for poker hands, 100 for the endgame
+        runs | 5 for poker hands | {runs}
+    """,
     scales=SCALES,
     jobs=jobs,
     run=run,

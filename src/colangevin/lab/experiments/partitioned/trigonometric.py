@@ -132,20 +132,16 @@ EXPERIMENT = kit.Experiment(
     title="LOL and AdLaLa beside Adam and SGLD on trigonometric data",
     phrase="LOL and AdLaLa, cosine against sine",
     source="thesis figures 3.11 and 3.12",
-    claimed=(
-        "on trigonometric data Adam needs almost three times the steps of AdLaLa, and stops "
-        "at 73 % where LOL and AdLaLa go on"
-    ),
-    ours=(
-        "20,000 steps with a = 6, Adam's h = 0.01 with a = 10, 20 runs; runs that do not "
-        "reach 90 % count with their last step"
-    ),
-    settings_stated=(
-        ("steps with a = 6", "not stated", "20,000"),
-        ("Adam's h with a = 10", "not stated", "0.01"),
-        ("runs", "not stated", "{runs}"),
-        ("nodes, batch", "100, 5 %", "{hidden}, {batch_size} of {train_points}"),
-    ),
+    claimed="""on trigonometric data Adam needs almost three times the steps of AdLaLa, and stops at
+        73 % where LOL and AdLaLa go on""",
+    ours="""20,000 steps with a = 6, Adam's h = 0.01 with a = 10, 20 runs; runs that do not reach 90
+        % count with their last step""",
+    settings_stated="""
+        steps with a = 6 | not stated | 20,000
+        Adam's h with a = 10 | not stated | 0.01
+        runs | not stated | {runs}
+        nodes, batch | 100, 5 % | {hidden}, {batch_size} of {train_points}
+    """,
     scales=SCALES,
     jobs=jobs,
     run=partitioned.run,

@@ -167,21 +167,17 @@ EXPERIMENT = kit.Experiment(
     title="distributions of weights and biases of SGD, Adam, SGLD, LOL and AdLaLa on spirals",
     phrase="distributions of weights and biases",
     source="thesis figures 3.6, 3.7 and 3.8",
-    claimed=(
-        "SGD and Adam leave many weights near zero, thermodynamic methods excite all weights "
-        "at once; AdLaLa has the highest and the steadiest accuracy"
-    ),
-    ours=(
-        "five runs for figures that show one; bounds for near zero (0.01) and not moved "
-        "(0.001); σ of SGLD as printed (0.01 in figure 3.6, perhaps a misprint of 0.1)"
-    ),
-    settings_stated=(
-        ("σ of SGLD in figure 3.6", "0.01 (0.1 in figure 3.8)", "0.01"),
-        ("runs", "1 (figures 3.6, 3.7), 100 (figure 3.8)", "{runs}"),
-        ("near zero", "no number", "below 0.01"),
-        ("nodes", "500 and 20", "{hidden}"),
-        ("steps", "10,000", "{steps}"),
-    ),
+    claimed="""SGD and Adam leave many weights near zero, thermodynamic methods excite all weights
+        at once; AdLaLa has the highest and the steadiest accuracy""",
+    ours="""five runs for figures that show one; bounds for near zero (0.01) and not moved (0.001);
+        σ of SGLD as printed (0.01 in figure 3.6, perhaps a misprint of 0.1)""",
+    settings_stated="""
+        σ of SGLD in figure 3.6 | 0.01 (0.1 in figure 3.8) | 0.01
+        runs | 1 (figures 3.6, 3.7), 100 (figure 3.8) | {runs}
+        near zero | no number | below 0.01
+        nodes | 500 and 20 | {hidden}
+        steps | 10,000 | {steps}
+    """,
     scales=SCALES,
     jobs=jobs,
     run=run,

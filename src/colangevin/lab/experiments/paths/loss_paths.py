@@ -323,21 +323,17 @@ EXPERIMENT = kit.Experiment(
     title="the loss along lines between first and last weights, on MNIST and on spirals",
     phrase="the loss along lines of weights",
     source="thesis figures 3.3, 3.4, 3.5, 6.1A and 6.17",
-    claimed=(
-        "on easy data the loss falls along the line from start to end, on hard data there is "
-        "a barrier, higher for AdLaLa; in deep networks early layers have barriers"
-    ),
-    ours=(
-        "networks, steps and epochs of figures 3.3 and 6.17, two turns in figures 6.1A and "
-        "6.17, AdLaLa's settings, and Adam's h: the text does not state them"
-    ),
-    settings_stated=(
-        ("networks of figure 3.3", "not stated", "100 nodes (MNIST), 20 nodes (spirals)"),
-        ("epochs of figure 6.17", "not stated", "100, and 20 for wide networks"),
-        ("turns of figures 6.1A and 6.17", "not stated", "2"),
-        ("lines on test data", "all", "2,000 images, 1,000 to 10,000 points"),
-        ("runs", "1 a picture", "{runs}"),
-    ),
+    claimed="""on easy data the loss falls along the line from start to end, on hard data there is a
+        barrier, higher for AdLaLa; in deep networks early layers have barriers""",
+    ours="""networks, steps and epochs of figures 3.3 and 6.17, two turns in figures 6.1A and 6.17,
+        AdLaLa's settings, and Adam's h: the text does not state them""",
+    settings_stated="""
+        networks of figure 3.3 | not stated | 100 nodes (MNIST), 20 nodes (spirals)
+        epochs of figure 6.17 | not stated | 100, and 20 for wide networks
+        turns of figures 6.1A and 6.17 | not stated | 2
+        lines on test data | all | 2,000 images, 1,000 to 10,000 points
+        runs | 1 a picture | {runs}
+    """,
     scales=SCALES,
     jobs=jobs,
     run=run,
@@ -350,12 +346,12 @@ EXPERIMENT = kit.Experiment(
     table=path_findings.table,
     claims=[*path_findings.METHODS, *path_findings.STARTS, *path_findings.DEEP],
     data=("mnist",),
-    note="Ours, because the text does not state them: networks and steps of figure 3.3 (100 nodes "
-    "and 3 epochs on MNIST, 20 nodes and 20,000 steps on one turn and on trigonometric data), "
-    "AdLaLa's settings on both, a = 6, h of Adam in figures 3.3 to 3.5, two turns in figures 6.1A "
-    "and 6.17, 3 epochs on MNIST and 300 on the two-turn spiral in figure 6.1A, "
-    "100 epochs (20 for wide networks) in figure 6.17. MNIST losses are of 2,000 test images, "
-    "those of wide networks of 1,000 test points. Surfaces are of two solutions of Adam, which "
-    "start from the same weights and have other batches",
+    note="""Ours, because the text does not state them: networks and steps of figure 3.3 (100 nodes
+        and 3 epochs on MNIST, 20 nodes and 20,000 steps on one turn and on trigonometric data),
+        AdLaLa's settings on both, a = 6, h of Adam in figures 3.3 to 3.5, two turns in figures 6.1A
+        and 6.17, 3 epochs on MNIST and 300 on the two-turn spiral in figure 6.1A, 100 epochs (20
+        for wide networks) in figure 6.17. MNIST losses are of 2,000 test images, those of wide
+        networks of 1,000 test points. Surfaces are of two solutions of Adam, which start from the
+        same weights and have other batches""",
     times={"smoke": "8 s", "laptop": "5 min", "full": "20 min"},
 )

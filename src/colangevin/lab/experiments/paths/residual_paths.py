@@ -412,27 +412,20 @@ EXPERIMENT = kit.Experiment(
     title="the loss along lines of residual networks and VGG-11 on CIFAR-10",
     phrase="loss paths of residual networks",
     source="thesis figures 6.1B to 6.16, 6.18 and 6.19, tables 6.1 to 6.4",
-    claimed=(
-        "step sizes, weight decay, normalisation and data shape the loss along lines of "
-        "ResNets and VGG-11; blocks without barriers tolerate smaller steps and no decay; "
-        "many starts are worse"
-    ),
-    ours=(
-        "small networks on 10,000 images of 16 pixels for 18 epochs, most rows with one run; "
-        "VGG-11 for starts from a barrier; a MobileNetV2 for starts from ImageNet"
-    ),
-    settings_stated=(
-        (
-            "networks",
-            "ResNet-18, VGG-11",
-            "four blocks of {width} to 128 channels, VGG-11 of {vgg_width} to 128",
-        ),
-        ("training images", "50,000 of 32 pixels", "{train_images} of {pixels} pixels"),
-        ("epochs", "100", "{epochs}"),
-        ("runs", "10", "{runs}"),
-        ("batch", "128", "{batch_size}"),
-        ("blocks with barriers", "measured", "those that the thesis names"),
-    ),
+    claimed="""step sizes, weight decay, normalisation and data shape the loss along lines of
+        ResNets and VGG-11; blocks without barriers tolerate smaller steps and no decay; many starts
+        are worse""",
+    ours="""small networks on 10,000 images of 16 pixels for 18 epochs, most rows with one run;
+        VGG-11 for starts from a barrier; a MobileNetV2 for starts from ImageNet""",
+    settings_stated="""
+        networks | ResNet-18, VGG-11 | four blocks of {width} to 128 channels, VGG-11 of
+          {vgg_width} to 128
+        training images | 50,000 of 32 pixels | {train_images} of {pixels} pixels
+        epochs | 100 | {epochs}
+        runs | 10 | {runs}
+        batch | 128 | {batch_size}
+        blocks with barriers | measured | those that the thesis names
+    """,
     reduced={
         "full": "16 to 128 channels, 10,000 of 50,000 images of 16 pixels, 18 of 100 epochs",
         "imagenet": "16 to 128 channels, 10,000 of 50,000 images of 16 pixels, "

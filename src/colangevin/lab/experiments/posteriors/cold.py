@@ -246,11 +246,11 @@ EXPERIMENT = kit.Experiment(
     source="thesis sections 1.3.4 and 3.8, on the cold-posterior effect",
     claimed="posteriors colder than the Bayes one predict better (the cold-posterior effect)",
     ours="all settings: the sources state the effect, not these problems",
-    settings_stated=(
-        ("problems", "none", "100 points of a spiral, 1,000 images of Fashion-MNIST"),
-        ("networks", "none", "one hidden layer of {hidden} nodes"),
-        ("runs, chains", "none", "{runs}, {chains}"),
-    ),
+    settings_stated="""
+        problems | none | 100 points of a spiral, 1,000 images of Fashion-MNIST
+        networks | none | one hidden layer of {hidden} nodes
+        runs, chains | none | {runs}, {chains}
+    """,
     reduced={
         "laptop": "the sources have no setting; half the runs, a quarter of the chains, short ones"
     },

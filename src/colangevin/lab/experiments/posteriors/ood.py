@@ -216,19 +216,15 @@ EXPERIMENT = kit.Experiment(
     title="one network, a deep ensemble and a posterior on Fashion-MNIST, judged on MNIST too",
     phrase="unknown images",
     source="an expectation of the field, not of the paper",
-    claimed=(
-        "a posterior is better calibrated than a network or a deep ensemble, and tells "
-        "unknown images better apart"
-    ),
-    ours=(
-        "everything: this is an expectation of the field; the posterior takes more time than "
-        "the ensemble"
-    ),
-    settings_stated=(
-        ("network", "none", "one hidden layer of {hidden} nodes"),
-        ("training images", "none", "{train_points}"),
-        ("runs, chains", "none", "{runs}, {chains}"),
-    ),
+    claimed="""a posterior is better calibrated than a network or a deep ensemble, and tells unknown
+        images better apart""",
+    ours="""everything: this is an expectation of the field; the posterior takes more time than the
+        ensemble""",
+    settings_stated="""
+        network | none | one hidden layer of {hidden} nodes
+        training images | none | {train_points}
+        runs, chains | none | {runs}, {chains}
+    """,
     reduced={"laptop": "no source; 2 of 5 runs, 20 of 50 nodes, half the images"},
     scales=SCALES,
     jobs=jobs,
@@ -247,10 +243,8 @@ EXPERIMENT = kit.Experiment(
         for key, what in EXPECTED.items()
     ],
     data=("fashion-mnist", "mnist"),
-    note=(
-        "One hidden layer; training images are the first of the official ones. The posterior has a "
-        "standard normal prior and all data in each step; deep ensembles have 10 members, trained "
-        "by Adam. Not of the same cost: the posterior takes more"
-    ),
+    note="""One hidden layer; training images are the first of the official ones. The posterior has
+        a standard normal prior and all data in each step; deep ensembles have 10 members, trained
+        by Adam. Not of the same cost: the posterior takes more""",
     times={"smoke": "10 s", "laptop": "5 min", "full": "2 h"},
 )

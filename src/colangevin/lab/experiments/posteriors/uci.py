@@ -307,18 +307,16 @@ EXPERIMENT = kit.Experiment(
     title="a sampled posterior and a deep ensemble of the same cost on small regression tables",
     phrase="posteriors and deep ensembles",
     source="table 1 of the paper of bde (JOSS), as far as it has them",
-    claimed=(
-        "a sampled posterior predicts small tables better than a deep ensemble of the same "
-        "cost, and as well as bde"
-    ),
+    claimed="""a sampled posterior predicts small tables better than a deep ensemble of the same
+        cost, and as well as bde""",
     ours="1 run, thinning, friction and guard; the comparison at the same number of passes",
-    settings_stated=(
-        ("runs", "5 seeds", "{runs}"),
-        ("network", "four hidden layers of 16", "{hidden}"),
-        ("chains, draws", "10, 1,000", "{chains}, {draws}"),
-        ("split", "seed 0, 80 %", "seed {split}, 80 %"),
-        ("members of the ensemble", "not stated", "as many as cost the same"),
-    ),
+    settings_stated="""
+        runs | 5 seeds | {runs}
+        network | four hidden layers of 16 | {hidden}
+        chains, draws | 10, 1,000 | {chains}, {draws}
+        split | seed 0, 80 % | seed {split}, 80 %
+        members of the ensemble | not stated | as many as cost the same
+    """,
     reduced={"laptop": "1 of 5 runs"},
     scales=SCALES,
     jobs=jobs,
@@ -327,15 +325,12 @@ EXPERIMENT = kit.Experiment(
     table=uci_findings.table,
     claims=uci_findings.CLAIMS,
     data=("uci",),
-    note=(
-        "Inputs and targets are standardised, the split is the one of bde's benchmark "
-        "(80 % to train, seed 0); networks have four hidden layers of 16 ReLU nodes, the prior is "
-        "standard normal, the standard deviation is log(1 + exp(s)) of the second output s, all as "
-        "in bde. A run has 10 chains with 1,000 draws; friction and guard were chosen by the loss "
-        "of short runs on 85 % of the training data and their scores on the rest, not by the test "
-        "part. The deep ensemble has as many "
-        "members as cost the same number of passes through the data; each keeps the weights that "
-        "are best on 15 % of the training data"
-    ),
+    note="""Inputs and targets are standardised, the split is the one of bde's benchmark (80 % to
+        train, seed 0); networks have four hidden layers of 16 ReLU nodes, the prior is standard
+        normal, the standard deviation is log(1 + exp(s)) of the second output s, all as in bde. A
+        run has 10 chains with 1,000 draws; friction and guard were chosen by the loss of short runs
+        on 85 % of the training data and their scores on the rest, not by the test part. The deep
+        ensemble has as many members as cost the same number of passes through the data; each keeps
+        the weights that are best on 15 % of the training data""",
     times={"smoke": "10 s", "laptop": "30 min", "full": "4 h"},
 )

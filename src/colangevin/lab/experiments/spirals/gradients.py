@@ -107,20 +107,18 @@ EXPERIMENT = kit.Experiment(
     title="gradients of the predictions on the two-turn spiral along two sections",
     phrase="gradients of the predictions",
     source="figure 3",
-    claimed=(
-        "predictions of C-SGLD change less sharply along two sections than those of SGD, and "
-        "more sharply for larger circles"
-    ),
+    claimed="""predictions of C-SGLD change less sharply along two sections than those of SGD, and
+        more sharply for larger circles""",
     ours="the extent of the sections, ±1.2; at most 30 runs for a radius",
-    settings_stated=(
-        ("radii r₀ of the first layer", "0.5 to 5", "0.5, 1, 2, 5"),
-        ("network", "1 hidden layer, 500 nodes", "{hidden} nodes"),
-        ("step size h, batch", "0.05, 2 %", "{lr}, {batch_size} of {train_points} points"),
-        ("radii of the circles, temperature", "1 and 5, 5e-5", "1 and 5, 5e-5"),
-        ("epochs, runs", "10,000, 100", "{epochs}, {runs}"),
-        ("data", "one draw for all runs, as figure 2 suggests", "every run draws its own"),
-        ("points of the two arms", "mirrored in the authors' code", "drawn for each arm"),
-    ),
+    settings_stated="""
+        radii r₀ of the first layer | 0.5 to 5 | 0.5, 1, 2, 5
+        network | 1 hidden layer, 500 nodes | {hidden} nodes
+        step size h, batch | 0.05, 2 % | {lr}, {batch_size} of {train_points} points
+        radii of the circles, temperature | 1 and 5, 5e-5 | 1 and 5, 5e-5
+        epochs, runs | 10,000, 100 | {epochs}, {runs}
+        data | one draw for all runs, as figure 2 suggests | every run draws its own
+        points of the two arms | mirrored in the authors' code | drawn for each arm
+    """,
     scales=spiral.SCALES,
     jobs=jobs,
     run=run,

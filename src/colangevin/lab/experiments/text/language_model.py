@@ -364,18 +364,16 @@ EXPERIMENT = kit.Experiment(
     title="a small GPT on bytes: directions and constraints, each at its own best learning rate",
     phrase="constraints on a GPT",
     source="figures of the field for Hyperball, Muon and manifold Muon, not of the paper",
-    claimed=(
-        "with weights of fixed norm Adam needs 13 % fewer steps and Muon as many as without; "
-        "orthogonal weights lower the loss of GPT-2 small a little; the best lr of Adam moves "
-        "with the width, that of the others stays"
-    ),
+    claimed="""with weights of fixed norm Adam needs 13 % fewer steps and Muon as many as without;
+        orthogonal weights lower the loss of GPT-2 small a little; the best lr of Adam moves with
+        the width, that of the others stays""",
     ours="the network, the text, its bytes, the steps and the grids of lr",
-    settings_stated=(
-        ("parameters", "124 million", "about 1 million"),
-        ("steps", "3,250 to 50,000", "{steps}"),
-        ("runs", "not stated", "{runs}"),
-        ("text", "FineWeb", "bytes of WikiText-2"),
-    ),
+    settings_stated="""
+        parameters | 124 million | about 1 million
+        steps | 3,250 to 50,000 | {steps}
+        runs | not stated | {runs}
+        text | FineWeb | bytes of WikiText-2
+    """,
     reduced={
         "laptop": "about 1 of 124 million parameters, bytes of WikiText-2",
         "full": "about 1 of 124 million parameters, bytes of WikiText-2",

@@ -215,27 +215,20 @@ EXPERIMENT = kit.Experiment(
     title="a transformer language model with weights on circles",
     phrase="language models on circles",
     source="tables 2 and 4.4",
-    claimed=(
-        "circles lower a transformer's validation loss against SGD with momentum, and weight "
-        "decay lowers it further (tables 2 and 4.4)"
-    ),
-    ours=(
-        "the batch read as tokens, the scheme OBA, 20 of 200 epochs of Penn Treebank, and 2 "
-        "epochs of small parts of both texts"
-    ),
-    settings_stated=(
-        ("epochs", "200", "{epochs}"),
-        ("training tokens", "929,589 and 2,088,628", "{train_tokens}"),
-        ("runs", "not stated", "{runs}"),
-        (
-            "batch",
-            "1,024 and 128, of tokens or of sequences",
-            "{batch_tokens} tokens, in sequences of 32",
-        ),
-        ("scheme of c-CoLA-ud", "AOAB in the authors' code for images", "OBA"),
-        ("width", "200", "{size}"),
-        ("radii", "embedding 0.5, linear 0.1, norm and attention 1", "the same"),
-    ),
+    claimed="""circles lower a transformer's validation loss against SGD with momentum, and weight
+        decay lowers it further (tables 2 and 4.4)""",
+    ours="""the batch read as tokens, the scheme OBA, 20 of 200 epochs of Penn Treebank, and 2
+        epochs of small parts of both texts""",
+    settings_stated="""
+        epochs | 200 | {epochs}
+        training tokens | 929,589 and 2,088,628 | {train_tokens}
+        runs | not stated | {runs}
+        batch | 1,024 and 128, of tokens or of sequences | {batch_tokens} tokens, in sequences of
+          32
+        scheme of c-CoLA-ud | AOAB in the authors' code for images | OBA
+        width | 200 | {size}
+        radii | embedding 0.5, linear 0.1, norm and attention 1 | the same
+    """,
     reduced={
         "laptop": "1 run, 2 of 200 epochs of 5 % and 0.5 % of the texts",
         "full": "1 run, 2 of 200 epochs, 12 % of WikiText-2",

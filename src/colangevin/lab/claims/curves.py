@@ -80,7 +80,7 @@ def shared_legend(figure: Figure, axes: Sequence[Any]) -> None:
             axis.legend(fontsize="small")
         return
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
 
 
 def factor_of(key: str) -> float:
@@ -187,6 +187,8 @@ class Curves:
             for axis, quantity in zip(line, self.panels, strict=True):
                 self._panel(axis, quantity, own)
                 axis.set_title(title)
+            if len(own) > MANY:
+                shared_legend(figure, line)
         say_bands(figure)
         return figure
 
@@ -199,7 +201,12 @@ class Curves:
         for line in self.lines:
             axis.axvline(line, color="black", linestyle=":", linewidth=1)
         axis.grid(alpha=0.3)
-        axis.legend(fontsize="small")
+        if len(records) <= MANY:
+            axis.legend(fontsize="small")
+
+
+MANY = 5
+"""From more curves on, panels have one legend below all of them."""
 
 
 def _curve(axis: Any, record: Record, quantity: Quantity, index: int, first: int) -> None:

@@ -14,6 +14,7 @@ PLACES = {
     "pyproject.toml": r'^version = "(.+)"$',
     "src/colangevin/__init__.py": r'^__version__ = "(.+)"$',
     "CITATION.cff": r"^version: (.+)$",
+    "conda/recipe.yaml": r'^  version: "(.+)"$',
 }
 
 

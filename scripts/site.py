@@ -53,12 +53,17 @@ FIRST = (
 
 
 def stage() -> None:
-    """Copy docs/ and all that its pages link to; write the pages of the API reference."""
+    """Copy docs/ and all that its pages link to; write the API reference and the notebooks."""
     shutil.rmtree(STAGED, ignore_errors=True)
     shutil.copytree(DOCS, STAGED)
     for page in [*sorted(DOCS.rglob("*.md")), ROOT / "CHANGELOG.md"]:
         staged(page).write_text(relinked(page), encoding="utf-8")
     write_api(STAGED / "api")
+    import notebooks  # beside this file; what it needs comes with the extra docs
+
+    for written in notebooks.write(STAGED / "notebooks"):
+        with (STAGED / "guides" / f"{written.stem}.md").open("a", encoding="utf-8") as page:
+            page.write(f"\n**[Download as a notebook](../notebooks/{written.name})**\n")
 
 
 def staged(path: Path) -> Path:

@@ -74,6 +74,17 @@ def test_the_reference_begins_with_what_most_people_come_for(tmp_path):
     assert others == sorted(others, key=str.lower)
 
 
+def test_the_conda_recipe_asks_for_what_the_package_asks_for():
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    python = re.search(r'^requires-python = "(.+)"$', project, re.MULTILINE)[1]
+    torch_needed = re.search(r'^dependencies = \["torch(.+)"\]$', project, re.MULTILINE)[1]
+    assert f"- python {python}\n" in recipe and f"- pytorch {torch_needed}\n" in recipe
+    for package in ("typer", "rich"):
+        needed = re.search(rf'"{package}(>=[\d.]+)"', project)[1]
+        assert f"- {package} {needed}\n" in recipe
+
+
 def test_one_version_everywhere(tmp_path):
     check = script("check_version")
     assert check.complaints() == []

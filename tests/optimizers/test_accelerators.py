@@ -17,9 +17,9 @@ from torch import nn
 
 import colangevin as cl
 from colangevin.optimizers.saving.state_dict import _entries
-from colangevin.optimizers.step import noise
 from colangevin.optimizers.step.bucket import Bucket
 from colangevin.optimizers.step.noise import Noise
+from colangevin.random import normals, uniforms
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "accelerators.py"))
 SIZES = [(6, 5)] * 2
@@ -68,13 +68,15 @@ def test_the_counter_notices_what_is_read_and_what_is_copied() -> None:
     assert found.operations == 2  # a sum of two, and of all; a view is none
 
 
-def test_noise_that_is_drawn_together_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("make", [normals, uniforms])
+def test_numbers_that_are_drawn_together_are_the_same(make: Any) -> None:
     weights = [nn.Parameter(torch.zeros(size)) for size in ((3, 4), (2, 2), (4, 3))]
     bucket = Bucket(cl.Unconstrained(), weights, ["a", "b", "c"], [4, 5, 6])
     drawn = Noise(bucket, [7], [1, 2, 3])
+    drawn._make = make
     expected = drawn._several(2, [12, 4, 12], torch.empty(1))
-    own = noise.normals  # on a CPU that is not called one
-    monkeypatch.setattr(noise, "normals", lambda keys, size, first, _: own(keys, size, first))
+    # On a CPU that is not called one.
+    drawn._make = lambda keys, size, first, _: make(keys, size, first)
     like: Any = SimpleNamespace(device=SimpleNamespace(type="elsewhere"), dtype=torch.float32)
     found = drawn._several(2, [12, 4, 12], like)
     for one, other in zip(found, expected, strict=True):

@@ -125,6 +125,18 @@ def tracked(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
+def inverse(step: Scalar) -> Scalar:
+    """1/h; 0 where h is 0 in a tensor, as after the end of a schedule: nothing moves then.
+
+    Example:
+        >>> inverse(torch.tensor(0.0)), inverse(0.5)
+        (tensor(0.), 2.0)
+    """
+    if not isinstance(step, Tensor):
+        return 1.0 / step
+    return torch.where(step == 0.0, 0.0, 1.0 / step)
+
+
 def add_scaled(x: Tensor, y: Tensor, factor: Scalar, out: Tensor | None = None) -> Tensor:
     """x + factor · y, in one pass over memory where the factor is a plain number.
 
@@ -225,6 +237,10 @@ class Constraint(ABC):
     part of P in Λ. Then Π needs no work of its own: ``close`` applies it where a cotangent
     momentum is wanted.
     """
+    capturable: ClassVar[bool] = True
+    """Whether a step does without numbers from the device where ``captured`` asks for it."""
+    captured: bool = False
+    """Whether a step must not read numbers from the device, because a graph captures it."""
     walls: ClassVar[bool] = False
     """Whether ``slide`` and ``land`` are others than ``drift`` and ``project``."""
     joint: bool = False

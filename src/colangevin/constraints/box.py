@@ -208,7 +208,7 @@ class Box(Constraint):
         mirrored = clipped.mul_(2.0).sub_(far)
         position = self._clipped(mirrored)
         # Nearly always one reflection does, but a GPU would have to wait for the answer.
-        if far.is_cpu and torch.equal(position, mirrored):
+        if far.is_cpu and not self.captured and torch.equal(position, mirrored):
             return position, turned
         low, high = like(self._low, far), like(self._high, far)
         period = 2 * (high - low)

@@ -335,7 +335,8 @@ class Circle(Constraint):
         angle, position = state.slack, state.position
         assert angle is not None
         # Nearly always there is nothing to do, but a GPU would have to wait for the answer.
-        if not angle.is_cpu or not angle.numel() or not float(angle.abs().amax()) <= NEAR:
+        blind = self.captured or not angle.is_cpu or not angle.numel()
+        if blind or not float(angle.abs().amax()) <= NEAR:
             hold_(wrap_(angle))
         bound: Any = self.bound(position.dtype, position.device)
         torch.sin(angle, out=position).mul_(self._radius(position)).clamp_(-bound, bound)

@@ -16,10 +16,16 @@ from colangevin.constraints.base import (
     State,
     Vector,
     add_scaled,
+    inverse,
     tame,
 )
 from colangevin.constraints.matrices import Matrices
-from colangevin.constraints.orthogonal import has_full_rank, largest, polar_factor
+from colangevin.constraints.orthogonal import (
+    CAPTURED_ITERATIONS,
+    has_full_rank,
+    largest,
+    polar_factor,
+)
 from colangevin.errors import ConstraintError, ConvergenceError
 
 ROUNDS = 30
@@ -105,7 +111,7 @@ class DiagonalGram(Matrices):
         assert momentum is not None
         proposal = add_scaled(position, momentum, step)
         moved, outcome = self._returned(position, proposal)
-        momentum = add_scaled(momentum, moved - proposal, 1.0 / step)
+        momentum = add_scaled(momentum, moved - proposal, inverse(step))
         outcome = outcome.joined(state.outcome)
         return state._replace(position=moved, momentum=momentum, outcome=outcome)
 
@@ -125,7 +131,9 @@ class DiagonalGram(Matrices):
         inner, overlap, gram = old.mT @ old, old.mT @ proposal, proposal.mT @ proposal
         squares, multiplier = _lengths(inner), torch.zeros_like(inner)
         count, error = 0, torch.full_like(inner[:, 0, 0], torch.inf)
-        while count < self.max_iterations and bool((error > limit).any()):
+        blind, most = self.captured, self.max_iterations
+        most = min(CAPTURED_ITERATIONS, most) if blind else most
+        while count < most and (blind or bool((error > limit).any())):
             count += 1
             mixed = multiplier @ overlap
             now = gram - mixed - mixed.mT + multiplier @ inner @ multiplier
@@ -137,6 +145,8 @@ class DiagonalGram(Matrices):
         gram = moved.mT @ moved
         moved = moved - moved @ _quotients(gram, _lengths(gram))
         failed = ~(error <= reachable)  # a NaN has failed as well
+        if blind:  # it stays where it is
+            return torch.where(failed[:, None, None], old, moved), Outcome(count)
         if bool(failed.any()):
             if not bool(proposal[failed].isfinite().all()):
                 raise ConvergenceError("the proposed weight is not finite")

@@ -57,6 +57,7 @@ class General(Constraint):
     blocks: int = field(default=1, kw_only=True)
     fallible: ClassVar[bool] = True
     quotient: ClassVar[bool] = True
+    capturable: ClassVar[bool] = False
     double_safe: ClassVar[bool] = False  # constants inside g have a dtype of their own
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from colangevin.constraints.base import (
     Vector,
     add_scaled,
     check_scale,
+    inverse,
     tracked,
 )
 from colangevin.constraints.matrices import Matrices
@@ -28,6 +29,9 @@ from colangevin.errors import ConstraintError, ConvergenceError
 RMS, RELU = "rms", "relu"
 BLIND_ITERATIONS = 12
 """Iterations between two checks of the residual on an accelerator: a check waits for the device."""
+
+CAPTURED_ITERATIONS = 24
+"""Iterations where a graph captures the step, so that no check can end them."""
 
 CONDITION = 1e3
 """Of the Gram matrix: up to it one polish takes the rounding off its eigenvectors."""
@@ -43,7 +47,8 @@ class Orthogonal(Matrices):
     Convolution kernels are read as out × (in · height · width). The projection back to the
     manifold is the quasi-Newton scheme (4.55), until ``tolerance`` or ``max_iterations``;
     where that does not converge (large steps) the polar factor takes its place. The new state's
-    ``outcome`` counts both.
+    ``outcome`` counts both. In steps that a graph captures there are always 24 iterations, and a
+    weight for which they are not enough stays where it is and loses its momentum.
 
     Args:
         tolerance: largest entry of QᵀQ/scale² − I that ends the iteration; the default is
@@ -162,8 +167,10 @@ class Orthogonal(Matrices):
         position, momentum = state.position, state.momentum
         assert momentum is not None
         multiplier, outcome, bad = self._solve(position, add_scaled(position, momentum, step))
-        if bad is None:
-            momentum = _add_product(momentum, position, multiplier, -1.0 / step)
+        if bad is None or self.captured:
+            momentum = _add_product(momentum, position, multiplier, -inverse(step))
+            if bad is not None:
+                momentum = momentum.masked_fill_(bad[0][:, None, None], 0.0)
             position = add_scaled(position, momentum, step, out=position)
         else:
             proposal = add_scaled(position, momentum, step)
@@ -175,7 +182,10 @@ class Orthogonal(Matrices):
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """Q' = Q̄ − QΛ, along the normal space at the old point (4.53), written over Q̄."""
         multiplier, outcome, bad = self._solve(state.position, position)
-        if bad is None:
+        if self.captured and bad is not None:
+            moved = _add_product(position, state.position, multiplier, -1.0)
+            position = torch.where(bad[0][:, None, None], state.position, moved)
+        elif bad is None:
             position = _add_product(position, state.position, multiplier, -1.0)
         else:
             position = self._mend(state.position, position, multiplier, *bad)
@@ -191,20 +201,24 @@ class Orthogonal(Matrices):
         """
         tolerance = self.tolerance_in(proposal.dtype)
         look_every = 1 if proposal.device.type == "cpu" else BLIND_ITERATIONS
+        limit = self.max_iterations
+        if self.captured:
+            look_every, limit = 0, min(CAPTURED_ITERATIONS, limit)
         gram, overlap = self._over_scale((proposal, proposal), (position, proposal))
         del proposal  # the iteration can have its memory
         # The largest entry of such a matrix is on its diagonal.
         lengths = gram.diagonal(dim1=-2, dim2=-1).clone()
         multiplier, residual, error, iterations = quasi_newton(
-            overlap, gram, tolerance, self.max_iterations, look_every=look_every
+            overlap, gram, tolerance, limit, look_every=look_every
         )
         # A tolerance below rounding cannot be reached: that is no failure.
         reachable = max(tolerance, 4 * torch.finfo(residual.dtype).eps)
-        if error <= reachable and largest(lengths) <= FAR:
+        if not self.captured and error <= reachable and largest(lengths) <= FAR:
             return multiplier, Outcome(iterations), None
         failed = ~(residual.abs().amax(dim=(-2, -1)) <= reachable)  # a NaN has failed as well
         far = lengths.amax(dim=-1) > FAR
-        return multiplier, Outcome(iterations, int(failed.sum())), (failed, far)
+        count = 0 if self.captured else int(failed.sum())
+        return multiplier, Outcome(iterations, count), (failed, far)
 
     def _mend(
         self, position: Tensor, proposal: Tensor, multiplier: Tensor, failed: Tensor, far: Tensor
@@ -280,7 +294,8 @@ def quasi_newton(
         gram: M, of the same shape; it is overwritten.
         tolerance: stop when the largest entry of the residual is below it.
         max_iterations: the limit of iterations.
-        look_every: iterations between two checks of the residual, which wait for an accelerator.
+        look_every: iterations between two checks of the residual, which wait for an accelerator; 0
+            for none, so that all iterations are made.
 
     Returns:
         The multiplier, the residual before its last update, that one's largest entry as a number
@@ -308,7 +323,7 @@ def quasi_newton(
         mixed = torch.baddbmm(excess, multiplier, factor, out=places[1])
         twice = torch.add(mixed, mixed.mT, out=places[2])
         multiplier = torch.add(multiplier, twice, alpha=0.25, out=places[0])
-        if count % look_every == 0 or count == max_iterations:
+        if look_every and (count % look_every == 0 or count == max_iterations):
             error = 0.5 * largest(twice)
             if error <= tolerance or (math.isnan(error) and _rest_is_below(twice, 2 * tolerance)):
                 break

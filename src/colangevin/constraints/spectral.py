@@ -83,6 +83,7 @@ class Spectral(Matrices):
     batch_dims: int = 0
     blocks: int = field(default=1, kw_only=True)
     walls: ClassVar[bool] = True
+    capturable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", checks.positive("radius", self.radius))

@@ -31,13 +31,14 @@ class Dynamics(NamedTuple):
     """The physical settings of a parameter group.
 
     Attributes:
-        lr: h² of an underdamped scheme, h of the overdamped one.
+        lr: h² of an underdamped scheme, h of the overdamped one; a tensor where a graph captures
+            the step, which reads it anew whenever it is replayed.
         decay: e^{−γh}, the momentum of SGD.
         temperature: τ.
         scheme: the word, read.
     """
 
-    lr: float
+    lr: Scalar
     decay: float
     temperature: float
     scheme: Scheme
@@ -62,19 +63,27 @@ class Dynamics(NamedTuple):
         """
         lr, decay, temperature, scheme = self
         if decay == 0.0 and self.is_overdamped:
-            noise = math.sqrt(2.0 * temperature * lr)
-            return (Overdamped(lr, noise or None, temperature == 0.0),)
+            noise = _root(2.0 * temperature * lr) if temperature else None
+            return (Overdamped(lr, noise, temperature == 0.0),)
         # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
-        moving = lr > FAINT
-        noise = -math.sqrt(temperature / lr) if moving else 0.0
+        moving = isinstance(lr, Tensor) or lr > FAINT
+        noise = _root(temperature / lr) if moving and temperature else None
+        if isinstance(noise, Tensor):
+            noise = torch.where(noise.isfinite(), noise, 0.0)
         actions: list[Action] = []
         for move in damped(scheme, first, decay):
             if type(move) is Impulse:
                 kept, weight, scale = move
-                actions.append(Impulse(kept, weight, noise * scale or None if scale else None))
+                own = None if noise is None or not scale else -noise * scale
+                actions.append(Impulse(kept, weight, own))
             elif moving:
                 actions.append(Drift(-lr * move[0], temperature == 0.0))
         return tuple(actions)
+
+
+def _root(square: Scalar) -> Scalar | None:
+    """The weight of the noise, of which there is none where it is 0."""
+    return square.sqrt() if isinstance(square, Tensor) else math.sqrt(square) or None
 
 
 def direction(gradient: Tensor, position: Tensor, weight_decay: Scalar) -> Tensor:

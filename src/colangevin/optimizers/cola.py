@@ -16,7 +16,12 @@ from colangevin.errors import ProjectionWarning
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers.directions import Direction
 from colangevin.optimizers.distributed.replicas import Replicas, anywhere
-from colangevin.optimizers.option_checks import refuse_flags, refuse_unknown
+from colangevin.optimizers.option_checks import (
+    check_capturable,
+    refuse_flags,
+    refuse_uncaptured,
+    refuse_unknown,
+)
 from colangevin.optimizers.options import (
     NUMBERS,
     OPTIONS,
@@ -38,7 +43,7 @@ from colangevin.optimizers.step.plan import WHOLE, Call, Marks, Plan
 from colangevin.optimizers.violation import Violation, not_finite, violation_of
 from colangevin.torch_compat import add_one, never_compiled, stamp
 
-OWN = ("_given", "_strict", "_native", "_replicas", "_seeded")
+OWN = ("_given", "_strict", "_native", "_replicas", "_seeded", "_capturable")
 """What a copy or a pickle takes along besides torch's."""
 LOOK = 64
 """At every so many steps, and at the steps 1, 2, 4 and so on, weights are looked at for NaN."""
@@ -85,6 +90,9 @@ class CoLA(Optimizer):
         fused: whether to use the C kernels for unconstrained, circle-constrained and small
             orthogonal parameters and for rows of spheres on a CPU. None: wherever they exist.
             False: never. True: RuntimeError if there are none, or if no parameter can use one.
+        capturable: whether a CUDA graph may capture the step, or torch.compile may compile it. No
+            number is read from the device then: counts of steps lie there, an lr in a tensor is
+            used as it is, projections make a fixed number of iterations, and nobody looks for NaN.
         thermostat: "langevin", or "adaptive" (2.58), whose friction is a variable that starts
             from ``friction`` (0 if not given) and is the entry "friction" of the state of all
             parameters of the group; its scheme is "BACDEDCAB" or such as "BAFEFAB".
@@ -132,6 +140,7 @@ class CoLA(Optimizer):
         strict: bool = False,
         seed: int | None = None,
         fused: bool | None = None,
+        capturable: bool = False,
         thermostat: str = "langevin",
         coupling: float | None = None,
         driving_noise: float | None = None,
@@ -145,7 +154,8 @@ class CoLA(Optimizer):
         self._given = {name: named.get(name, flags.get(name)) for name in OPTIONS}
         defaults = resolve_defaults(self._given)
         self._strict = strict
-        self._native = wants_kernels(fused)
+        self._capturable = check_capturable(capturable, strict, fused)
+        self._native = not capturable and wants_kernels(fused)
         self._replicas = Replicas(independent_chains, check_replicas, process_group)
         self._seeded = seed is not None
         self._prepare()
@@ -219,6 +229,8 @@ class CoLA(Optimizer):
         group = refuse_unknown(param_group, self._replicas.options)
         own = {name: group.pop(name) for name in OPTIONS if name in group}
         group.update(resolve(own, self._given))
+        if self._capturable:
+            refuse_uncaptured(group)
         # Loading in torch.distributed.checkpoint takes no keys that a new group lacks.
         group["fallbacks"] = group["iterations"] = 0
         place.refuse_duplicates(group, self.param_groups)
@@ -258,7 +270,8 @@ class CoLA(Optimizer):
         first = sum(len(group["params"]) for group in self.param_groups[:index])
         group = self.param_groups[index]
         ordinals = range(first, first + len(group["params"]))
-        plan = Plan(group, ordinals, self.state if state_of is None else state_of, self._native)
+        state_of = self.state if state_of is None else state_of
+        plan = Plan(group, ordinals, state_of, self._native, captured=self._capturable)
         plan.first = first
         return plan
 
@@ -294,6 +307,8 @@ class CoLA(Optimizer):
                 the step.
         """
         if torch.compiler.is_compiling():
+            if closure is None and self._capturable and self._stands():
+                return self._repeat()
             return self._left_alone(closure)
         loss = None if closure is None else _evaluated(closure)
         self._move(closure)
@@ -305,6 +320,29 @@ class CoLA(Optimizer):
         loss = None if closure is None else _evaluated(closure)
         self._move(closure)
         return loss
+
+    def _stands(self) -> bool:
+        """Whether the plans of the last step serve again, as far as code that is compiled can see.
+
+        The compiler watches all that is asked here. Memory and versions of weights it does not see.
+        """
+        plans = [self._plans.get(index) for index in range(len(self.param_groups))]
+        if self._call is not WHOLE or not self._replicas.alone:
+            return False
+        pairs = zip(plans, self.param_groups, strict=True)
+        return all(plan is not None and plan.stands(group) for plan, group in pairs)
+
+    @torch.no_grad()
+    def _repeat(self) -> None:
+        """A step of the plans of the last one, with nothing but operations on tensors."""
+        for index in range(len(self.param_groups)):
+            plan = self._plans[index]
+            for bucket in plan.buckets:
+                bucket.gradients = [owner.grad for owner in bucket.owners]
+            plan.run()
+            for bucket in plan.buckets:
+                bucket.gradients = [None] * len(bucket.gradients)
+                bucket.counts.add_(1)
 
     def _move(self, closure: Callable[[], Any] | None = None, call: Call | None = None) -> None:
         """Move every group with the gradients as they stand: all of them, or none.
@@ -438,7 +476,7 @@ class CoLA(Optimizer):
             if anywhere(name is not None, list(self._parameters())):
                 whose = name or "a parameter in another process"
                 raise ValueError(f"{whose} has a gradient that is not finite (strict=True)")
-        elif not self._said_nan:
+        elif not (self._said_nan or self._capturable):
             name = not_finite(self.param_groups)
             self._said_nan = name is not None
             if self._said_nan:
@@ -554,6 +592,7 @@ class CoLA(Optimizer):
         if loading is not None:  # torch's load_state_dict comes by here, before its hooks
             state = saving.restored(state, loading, self.param_groups)
         super().__setstate__(state)
+        self.__dict__.setdefault("_capturable", False)  # of a pickle from before
         self._found = None
         self._prepare()
 

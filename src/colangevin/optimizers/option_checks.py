@@ -13,7 +13,9 @@ from typing import Any
 import torch
 
 from colangevin import checks
+from colangevin.constraints import Orthogonal
 from colangevin.integrators.scheme import parse
+from colangevin.optimizers.directions import Polar
 from colangevin.optimizers.naming.matching import suggestion
 from colangevin.optimizers.options import OPTIONS, THERMOSTATS, check_initial, is_adaptive
 
@@ -26,7 +28,7 @@ METADATA = (
 )
 """What a group may have besides its options."""
 ARGUMENTS = (
-    *("seed", "strict", "fused"),
+    *("seed", "strict", "fused", "capturable"),
     *("independent_chains", "check_replicas", "process_group"),
 )
 """What the constructor may be given besides options, for suggestions."""
@@ -35,7 +37,7 @@ SGD_FLAGS = {
     "dampening": "leave it out and multiply lr by 1 - dampening",
     "maximize": "leave it out and negate the loss",
     "foreach": "leave it out; parameters are moved in batches without it",
-    "capturable": "leave it out; the step cannot be captured in a graph",
+    "capturable": "it is an argument of the optimizer, when it is made",
     "differentiable": "leave it out; the step cannot be differentiated",
 }
 """Arguments of ``torch.optim.SGD`` that have no meaning here, and what to do instead."""
@@ -136,6 +138,56 @@ def refuse_unread(group: Mapping[str, Any]) -> None:
     checks.choice("thermostat", group["thermostat"], THERMOSTATS)
     if not is_adaptive(group):
         _refuse_adaptive_options(group, "")
+
+
+def check_capturable(capturable: object, strict: bool, fused: object) -> bool:
+    """Return ``capturable``.
+
+    Raises:
+        TypeError, ValueError: if it is no truth value, or with options that need the numbers.
+
+    Example:
+        >>> check_capturable(True, False, None)
+        True
+    """
+    if not isinstance(capturable, bool):
+        raise TypeError(f"capturable must be True or False, got {capturable!r}")
+    if capturable and (strict or fused):
+        other = "strict" if strict else "fused"
+        raise ValueError(
+            f"capturable=True with {other}={strict if strict else fused}: it reads numbers in each "
+            f"step; leave {other} out"
+        )
+    return capturable
+
+
+def refuse_uncaptured(group: Mapping[str, Any]) -> None:
+    """Refuse a group whose steps read numbers from the device, so that no graph captures them.
+
+    Example:
+        >>> from colangevin.constraints import Simplex
+        >>> from colangevin.optimizers.options import resolve
+        >>> refuse_uncaptured(resolve({"lr": 0.1, "constraint": Simplex()}, {}))
+        >>> refuse_uncaptured(resolve({"lr": 0.1, "temperature": 1.0, "constraint": Simplex()}, {}))
+        Traceback (most recent call last):
+        ...
+        ValueError: capturable=True, but a step with Simplex(dim=-1) and temperature=1.0 waits for \
+numbers from the device
+    """
+    constraint, temperature = group["constraint"], float(group["temperature"])
+    follows = constraint.walls and not constraint.elementwise and temperature > 0.0
+    own = {
+        f"{constraint!r}": not constraint.capturable or constraint.learns,
+        f"{constraint!r} and temperature={temperature}": follows,
+        "thermostat='adaptive'": is_adaptive(group),
+        "direction 'polar' under Orthogonal": isinstance(constraint, Orthogonal)
+        and isinstance(group["direction"], Polar),
+    }
+    for what, waits in own.items():
+        if waits:
+            raise ValueError(
+                f"capturable=True, but a step with {what} waits for numbers from the device"
+            )
 
 
 def refuse_other_friction(group: Mapping[str, Any], initial: object) -> None:

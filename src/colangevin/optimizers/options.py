@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from colangevin import checks
 from colangevin.constraints import Constraint, Massive, Unconstrained
 from colangevin.integrators.adaptive import AdaptiveDynamics
@@ -216,8 +218,12 @@ Second moments that are frozen as mass= speed them up and leave this law as it i
         )
 
 
-def dynamics(group: Mapping[str, Any]) -> Any:
+def dynamics(group: Mapping[str, Any], captured: bool = False) -> Any:
     """The dynamics of a group with its present options; schedulers and users may change them.
+
+    Args:
+        group: the options.
+        captured: whether an lr that is a tensor is not to be read, but used as it is.
 
     Returns:
         ``Dynamics``, or ``AdaptiveDynamics`` with an adaptive thermostat.
@@ -231,7 +237,8 @@ def dynamics(group: Mapping[str, Any]) -> Any:
     """
     if is_adaptive(group):
         return _adaptive_dynamics(group)
-    lr = checks.non_negative("lr", group["lr"])
+    kept = captured and isinstance(group["lr"], Tensor)
+    lr = group["lr"].reshape(()) if kept else checks.non_negative("lr", group["lr"])
     temperature = checks.non_negative("temperature", group["temperature"])
     if group["friction"] is not None and group["momentum"] is not None:
         raise ValueError(
@@ -243,6 +250,11 @@ def dynamics(group: Mapping[str, Any]) -> Any:
         decay = checks.fraction("momentum", group["momentum"])
     else:
         friction = checks.non_negative("friction", group["friction"], infinite=True)
+        if kept and not math.isinf(friction):
+            raise ValueError(
+                f"lr is a tensor in a group with friction={friction}, of which exp(-friction h) "
+                "is a number that a graph cannot change: give lr and momentum"
+            )
         decay = 0.0 if math.isinf(friction) else math.exp(-friction * math.sqrt(lr))
     return Dynamics(lr, decay, temperature, parse(group["scheme"], group["delayed_gradient"]))
 

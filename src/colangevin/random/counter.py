@@ -85,13 +85,54 @@ def words_of(key: int) -> tuple[int, int, int, int]:
     return tuple(half - 2**32 if half >= 2**31 else half for half in halves)  # type: ignore[return-value]
 
 
-def word_table(keys: Sequence[int], device: torch.device | None = None) -> Tensor:
+def keys_on_device(start: Tensor, *parts: Tensor | int) -> Tensor:
+    """``key_of`` of integers that lie on a device, as signed numbers: nothing is read from there.
+
+    Args:
+        start: earlier keys, int64.
+        parts: int64 tensors that broadcast to them, or numbers.
+
+    Example:
+        >>> signed(key_of(7, 2)) == int(keys_on_device(torch.tensor(signed(key_of(7))), 2))
+        True
+    """
+    golden = signed(GOLDEN)
+    for part in parts:
+        step = signed(GOLDEN * (part + 1)) if isinstance(part, int) else golden * (part + 1)
+        start = _mixed(start + step)
+    return start
+
+
+def signed(key: int) -> int:
+    """A key as int64 has it.
+
+    Example:
+        >>> signed(2**64 - 1)
+        -1
+    """
+    return (key + WORD // 2) % WORD - WORD // 2
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """``mix`` of int64, whose products overflow as they should."""
+    for bits, factor in zip((30, 27), SPLITMIX, strict=True):
+        x = (x ^ _shift(x, bits, 64)) * signed(factor)
+    return x ^ _shift(x, 31, 64)
+
+
+def word_table(keys: Sequence[int] | Tensor, device: torch.device | None = None) -> Tensor:
     """The words of several keys: [keys, 4], int32.
 
     Example:
-        >>> word_table([5, 6]).shape
-        torch.Size([2, 4])
+        >>> own = word_table(torch.tensor([5, 6]))
+        >>> own.shape, bool((own == word_table([5, 6])).all())
+        (torch.Size([2, 4]), True)
     """
+    if isinstance(keys, Tensor):
+        golden = signed(GOLDEN)
+        pairs = [_mixed(keys + golden), _mixed(keys + signed(2 * GOLDEN))]
+        halves = [half for pair in pairs for half in (pair >> 32, pair)]
+        return (torch.stack(halves, dim=1) << 32 >> 32).to(torch.int32)
     table = torch.tensor([words_of(key) for key in keys], dtype=torch.int32)
     # Small and never changed: nothing has to wait until it is there. On mps that is not safe.
     at_once = device is not None and torch.device(device).type not in ("cpu", "mps")
@@ -102,9 +143,11 @@ def word_table(keys: Sequence[int], device: torch.device | None = None) -> Tenso
 
 
 def normals(
-    keys: Sequence[int], size: int, first: int = 0, device: torch.device | None = None
+    keys: Sequence[int] | Tensor, size: int, first: int = 0, device: torch.device | None = None
 ) -> Tensor:
     """Standard normals ``first`` to ``first + size`` of the tensors of some keys: [keys, size].
+
+    Keys are integers, or a tensor of them on the device, as ``keys_on_device`` makes it.
 
     Example:
         >>> whole = normals([7], 1000)
@@ -117,7 +160,7 @@ def normals(
 
 
 def uniforms(
-    keys: Sequence[int], size: int, first: int = 0, device: torch.device | None = None
+    keys: Sequence[int] | Tensor, size: int, first: int = 0, device: torch.device | None = None
 ) -> Tensor:
     """Numbers between 0 (included) and 1, likewise.
 
@@ -130,14 +173,17 @@ def uniforms(
 
 
 def _in_chunks(
-    make: object, keys: Sequence[int], size: int, first: int, device: torch.device | None
+    make: object, keys: Sequence[int] | Tensor, size: int, first: int, device: torch.device | None
 ) -> Tensor:
     start, stop = first // CHUNK, -(-(first + size) // CHUNK)
     made = []
     while start < stop:
         segment, place = divmod(start * LANES, SEGMENT)
         count = min(stop - start, (SEGMENT - place) // LANES)
-        words = word_table([key_of(segment, start=key) for key in keys], device)
+        if isinstance(keys, Tensor):
+            words = word_table(keys_on_device(keys, segment))
+        else:
+            words = word_table([key_of(segment, start=key) for key in keys], device)
         index = torch.arange(place, place + count * LANES, dtype=torch.int32, device=device)
         pair = make(*hashes(index, *(word.unsqueeze(1) for word in words.unbind(1))))  # type: ignore[operator]
         lanes = torch.stack([part.view(len(keys), count, LANES) for part in pair], dim=2)
@@ -166,9 +212,9 @@ def _mix(x: Tensor, multipliers: tuple[int, int]) -> Tensor:
     return (x ^ _shift(x, 15)) * multipliers[1]
 
 
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """To the right without the sign, as for an unsigned integer."""
-    return (x >> bits) & ((1 << (32 - bits)) - 1)
+def _shift(x: Tensor, bits: int, size: int = 32) -> Tensor:
+    """To the right without the sign, as for an unsigned integer of ``size`` bits."""
+    return (x >> bits) & ((1 << (size - bits)) - 1)
 
 
 def _fractions(*words: Tensor) -> tuple[Tensor, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -76,15 +76,24 @@ class Adam(Direction):
         first, second = self.betas
         slopes = list(gradients)
         means, squares = ([own[name] for own in memories] for name in self.keeps)
-        fast = fused_adam(slopes, means, squares, steps, self.betas, self.eps)
+        captured = isinstance(steps[0], Tensor)
+        fast = None if captured else fused_adam(slopes, means, squares, steps, self.betas, self.eps)
         if fast is not None:
             return fast
         torch._foreach_lerp_(means, slopes, 1.0 - first)
         torch._foreach_mul_(squares, second)
         torch._foreach_addcmul_(squares, slopes, slopes, 1.0 - second)
         roots = torch._foreach_sqrt(squares)
-        torch._foreach_div_(roots, [math.sqrt(1.0 - second**step) for step in steps])
+        torch._foreach_div_(roots, [_short_of_one(second, step, 0.5) for step in steps])
         torch._foreach_add_(roots, self.eps)
         found = torch._foreach_div(means, roots)
-        torch._foreach_div_(found, [1.0 - first**step for step in steps])
+        torch._foreach_div_(found, [_short_of_one(first, step) for step in steps])
         return list(found)
+
+
+def _short_of_one(beta: float, step: int | Tensor, power: float = 1.0) -> Any:
+    """(1 − βᵗ)^power, also of a t that lies on a device, from where it is not read."""
+    if not isinstance(step, Tensor):
+        return (1.0 - beta**step) ** power
+    log = math.log(beta) if beta else -math.inf
+    return (-torch.expm1(step * log)) ** power

@@ -67,6 +67,7 @@ class Bucket:
         shards: of parameters that lie in several processes.
         direction: takes the place of the gradient.
         rounds: whether weights in half precision are rounded at random, and have no float32 copy.
+        captured: whether a graph captures the steps: counts are then where the parameters are.
 
     Attributes:
         gradients: of the parameters as they have them, for the step that is being made.
@@ -87,6 +88,7 @@ class Bucket:
         shards: Sequence[ShardedWeight | None] = (),
         direction: Direction | None = None,
         rounds: bool = False,
+        captured: bool = False,
     ) -> None:
         self.constraint = constraint
         self.parameters = tuple(parameters)
@@ -94,7 +96,7 @@ class Bucket:
         self.ordinals = tuple(ordinals)
         self.members = members
         self.shards = tuple(shards)
-        self.direction = direction
+        self.direction, self.captured = direction, captured
         half = self.parameters[0].dtype in HALF
         self.rounds, self._has_master = half and rounds, half and not rounds
         own = () if direction is None else (REMEMBERED + name for name in direction.keeps)
@@ -106,7 +108,8 @@ class Bucket:
         self.counts = torch.zeros(0, dtype=torch.int64)
         self.fresh = False
         self._entries: list[dict[str, Any]] = []
-        self._since: list[int] = []  # the steps in which the parameters got their direction
+        self._since: Any = []  # the steps in which the parameters got their direction
+        self._constants: dict[tuple[int, ...], Tensor] = {}
         self._position: Tensor | None = None
         self._state: State | None = None
         self._bound = self._lies_there = False
@@ -130,6 +133,7 @@ class Bucket:
             shards,
             self.direction,
             self.rounds,
+            self.captured,
         )
 
     def singles(self) -> list[Bucket]:
@@ -354,6 +358,9 @@ class Bucket:
             lacking = momentum and MOMENTUM not in entry
             if STEP not in entry:
                 entry[STEP] = torch.zeros((), dtype=torch.int64)
+            for key in (STEP, REMEMBERED + SINCE) if self.captured else ():
+                if key in entry:
+                    entry[key] = entry[key].to(parameter.device)
             for key in self.keys:
                 if key in entry and entry[key].dtype is not dtype:
                     entry[key] = entry[key].to(dtype)  # the parameter had another
@@ -409,7 +416,8 @@ class Bucket:
         self._entries = [state_of[owner] for owner in self.owners]
         self._bound = True
         if self.direction is not None:
-            self._since = [int(entry[REMEMBERED + SINCE]) for entry in self._entries]
+            firsts = [entry[REMEMBERED + SINCE] for entry in self._entries]
+            self._since = torch.stack(firsts) if self.captured else list(map(int, firsts))
         self.counts = torch.stack([entry[STEP] for entry in self._entries])
         for entry, view in zip(self._entries, self.counts.unbind(), strict=True):
             entry[STEP] = view
@@ -434,7 +442,8 @@ class Bucket:
         """The state of all parameters; the position is read in each step."""
         count, weight = len(self.parameters), self.to_rows(self.parameters[0])
         same = weight.data_ptr() == self.parameters[0].data_ptr()
-        self._lies_there = count == 1 and same and weight.dtype is self._dtype
+        alone = count == 1 and same and weight.dtype is self._dtype
+        self._lies_there = alone and not self.captured  # a compiler takes no views from outside
         self._position = weight if self._lies_there else None
         slack, slack_momentum = self._joined(SLACK), None
         if momentum and slack is not None:
@@ -489,10 +498,19 @@ class Bucket:
             found.append((SLACK_MOMENTUM, self._slack_parts(state.slack_momentum)))
         return found
 
-    def steps(self) -> list[int]:
-        """How many steps each parameter has made."""
+    def steps(self) -> Sequence[int] | Tensor:
+        """How many steps each parameter has made: not read where a graph captures them."""
+        if self.captured:
+            return self.counts
         made: list[int] = self.counts.tolist()
         return made
+
+    def constant(self, numbers: Sequence[int]) -> Tensor:
+        """Numbers where the parameters are, which are brought there once."""
+        key = tuple(numbers)
+        if key not in self._constants:
+            self._constants[key] = torch.tensor(key, device=self.parameters[0].device)
+        return self._constants[key]
 
     # --- reading and writing ----------------------------------------------------------------
 
@@ -502,6 +520,8 @@ class Bucket:
         assert state is not None
         if self._lies_there:
             return state
+        if self.captured:
+            return state._replace(position=self.gather(self._weights()))
         self._position = self.gather(self._weights(), out=self._position)
         return state._replace(position=self._position)
 
@@ -585,7 +605,7 @@ class Bucket:
                 found.append(self.localised(index, own) if self.shards else own)
         return found
 
-    def direct(self, weight_decay: Scalar, steps: Sequence[int]) -> None:
+    def direct(self, weight_decay: Scalar, steps: Sequence[int] | Tensor) -> None:
         """Let the updates of the direction take the place of the gradients.
 
         Args:
@@ -606,11 +626,13 @@ class Bucket:
         if direction.whole or direction.relative or direction.tangent:
             updates = self._finished(direction, updates, weights)
         if not direction.trusted:
-            check_updates(self.names, updates, self.parameters)
+            check_updates(self.names, updates, self.parameters, look=not self.captured)
         self.gradients = list(updates)
 
-    def ages(self, steps: Sequence[int]) -> list[int]:
+    def ages(self, steps: Sequence[int] | Tensor) -> Sequence[Any]:
         """How many steps the direction has made for each parameter, with the one to come."""
+        if isinstance(steps, Tensor):
+            return (steps - self._since + 1).unbind()
         return [step - first + 1 for step, first in zip(steps, self._since, strict=True)]
 
     def decayed(
@@ -700,9 +722,15 @@ class Bucket:
 
 
 def check_updates(
-    names: Sequence[str], updates: Sequence[Tensor], weights: Sequence[Tensor]
+    names: Sequence[str], updates: Sequence[Tensor], weights: Sequence[Tensor], look: bool = True
 ) -> None:
     """Refuse what a direction of a user's has made of gradients.
+
+    Args:
+        names: of the parameters.
+        updates: what it has made.
+        weights: the parameters.
+        look: whether to look for NaN, too, which waits for a device.
 
     Raises:
         ValueError: naming the parameter.
@@ -716,5 +744,5 @@ def check_updates(
                 f"direction made an update of shape {shape} for {name} of shape "
                 f"{tuple(weight.shape)}; they must be the same"
             )
-        if not bool(update.isfinite().all()):
+        if look and not bool(update.isfinite().all()):
             raise ValueError(f"direction made an update for {name} that is not finite")

@@ -58,7 +58,7 @@ def run_formulas(
     bucket: Bucket,
     recipe: Recipe,
     seeds: Sequence[int],
-    steps: Sequence[int],
+    steps: Sequence[int] | Tensor,
     draw: int,
     share: int = 0,
 ) -> Outcome | None:
@@ -68,7 +68,7 @@ def run_formulas(
         bucket: what moves.
         recipe: how.
         seeds: of the noise, one per member.
-        steps: how many steps each parameter has made.
+        steps: how many steps each parameter has made, maybe as a tensor that is not read.
         draw: number of the first draw.
         share: which stretch of the step it is.
     """

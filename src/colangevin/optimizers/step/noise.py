@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from colangevin.native import fill
-from colangevin.random import key_of, normals, uniforms
+from colangevin.random import key_of, keys_on_device, normals, signed, uniforms
 
 if TYPE_CHECKING:
     from colangevin.optimizers.step.bucket import Bucket
@@ -35,18 +35,19 @@ class Noise:
     Args:
         bucket: where the numbers go.
         seeds: of the optimizer, or one per member.
-        steps: how many steps each parameter has made.
+        steps: how many steps each parameter has made; a tensor where a graph captures them, which
+            is then not read.
         draw: number of the first draw.
     """
 
     def __init__(
-        self, bucket: Bucket, seeds: Sequence[int], steps: Sequence[int], draw: int = 0
+        self, bucket: Bucket, seeds: Sequence[int], steps: Sequence[int] | Tensor, draw: int = 0
     ) -> None:
         self._bucket, self._seeds, self._steps = bucket, seeds, steps
         self._first_draw = self._draw = draw
         self._first = 0
         self._kept: dict[int, Tensor] = {}
-        self._make = normals
+        self._make: Callable[..., Tensor] = normals
 
     def at(self, first: int) -> Noise:
         """The noise of a block that starts at ``first``, from the beginning of the call."""
@@ -129,28 +130,35 @@ class Noise:
 
     def _several(self, draw: int, sizes: Sequence[int], like: Tensor) -> list[Tensor]:
         """Numbers of the first parameters; off a CPU, those of one size in one computation."""
-        if like.device.type == "cpu":
+        counted = isinstance(self._steps, Tensor)
+        if like.device.type == "cpu" and not counted:
             return [self._fill(i, draw, size, 0, like) for i, size in enumerate(sizes)]
         found: dict[int, Tensor] = {}
         for size in dict.fromkeys(sizes):
             chosen = [i for i, own in enumerate(sizes) if own == size]
-            pairs = [(seed, i) for i in chosen for seed in self._seeds]
-            places = self._bucket.ordinals, self._steps
-            keys = [key_of(seed, places[0][i], places[1][i], draw) for seed, i in pairs]
-            numbers = normals(keys, size, 0, like.device).to(like.dtype)
+            numbers = self._make(self._keys(chosen, draw), size, 0, like.device).to(like.dtype)
             found.update(zip(chosen, numbers.view(len(chosen), -1).unbind(), strict=True))
         return [found[i] for i in range(len(sizes))]
 
     def _fill(self, index: int, draw: int, size: int, first: int, like: Tensor) -> Tensor:
         """Numbers of one parameter: [members · size]."""
-        ordinal, step = self._bucket.ordinals[index], self._steps[index]
-        seeds = self._seeds
+        seeds, steps = self._seeds, self._steps
         out = torch.empty(len(seeds), size, dtype=like.dtype, device=like.device)
         kernel = self._make is normals and like.device.type == "cpu"
-        if not (kernel and fill(out, seeds, ordinal, step, draw, first)):
-            keys = [key_of(seed, ordinal, step, draw) for seed in seeds]
-            out.copy_(self._make(keys, size, first, like.device))
+        if not isinstance(steps, Tensor) and kernel:
+            kernel = fill(out, seeds, self._bucket.ordinals[index], steps[index], draw, first)
+        if isinstance(steps, Tensor) or not kernel:
+            out.copy_(self._make(self._keys([index], draw), size, first, like.device))
         return out.view(-1)
+
+    def _keys(self, chosen: Sequence[int], draw: int) -> Sequence[int] | Tensor:
+        """The keys of a draw of some parameters, each with those of all seeds."""
+        ordinals, steps, seeds = self._bucket.ordinals, self._steps, self._seeds
+        if isinstance(steps, Tensor):
+            known = [signed(key_of(seed, ordinals[i])) for i in chosen for seed in seeds]
+            counts = torch.stack([steps[i] for i in chosen for _ in seeds])
+            return keys_on_device(self._bucket.constant(known), counts, draw)
+        return [key_of(seed, ordinals[i], steps[i], draw) for i in chosen for seed in seeds]
 
 
 # --- seeds ----------------------------------------------------------------------------------

@@ -26,7 +26,11 @@ from colangevin.integrators.recipe import FAINT, Dynamics, Recipe, stretch
 from colangevin.integrators.scheme import Action
 from colangevin.native import PLAIN, suits
 from colangevin.optimizers.distributed.shards import ShardedWeight, whole_of
-from colangevin.optimizers.option_checks import refuse_other_friction, refuse_unread
+from colangevin.optimizers.option_checks import (
+    refuse_other_friction,
+    refuse_uncaptured,
+    refuse_unread,
+)
 from colangevin.optimizers.options import (
     NUMBERS,
     check_direction,
@@ -57,6 +61,8 @@ NO_OPTIONS = (*NUMBERS, "params", "constraint", "fallbacks", "iterations")
 """What is read elsewhere. All other entries of a group are looked at: one that means nothing to a
 step, such as a flag of SGD, may have been set by a user who thinks that it does."""
 EMPTY: dict[str, Any] = {}
+CAPTURED = ("params", "constraint", "fallbacks", "iterations", "capturable")
+"""What code that is compiled does not look at in a group, or asks for by itself."""
 Marks = dict[Tensor, "tuple[object, ...]"]
 """What parameters were like when they were last known to be on their manifold."""
 
@@ -95,6 +101,7 @@ class Plan:
         native: whether the C kernels may be used.
         members: how many copies of each parameter are stacked, in an ensemble.
         owns: the geometry of each stacked parameter, in an ensemble.
+        captured: whether a graph captures the steps, which then read nothing from a device.
 
     Attributes:
         owns: the geometry of each parameter; None without entries, or with a joint constraint.
@@ -122,6 +129,7 @@ class Plan:
     _size = 0
     _others: object = None
     _numbers: object = None
+    _known: Mapping[str, Any] = EMPTY
     _read: Callable[[Any], Any] = operator.itemgetter("lr")
 
     def __init__(
@@ -132,7 +140,9 @@ class Plan:
         native: bool = False,
         members: int | None = None,
         owns: Sequence[Constraint | None] | None = None,
+        captured: bool = False,
     ) -> None:
+        self.captured = captured
         self.constraint: Constraint = group["constraint"]
         self.parameters: list[Tensor] = list(group["params"])
         self._ordinals, self._names = list(ordinals), place.names_of(group)
@@ -157,7 +167,7 @@ class Plan:
         self.recipes: dict[bool, Recipe] = {}
         self.active: list[int] = []
         self.friction = torch.zeros(())
-        self.fallible = self.constraint.fallible
+        self.fallible = self.constraint.fallible and not captured
         if self.direction is not None:
             self.fallible = self.fallible or not self.direction.trusted
             for name, own, parameter in zip(self._names, self.owns, self.parameters, strict=True):
@@ -179,7 +189,7 @@ class Plan:
             own = constraint.for_weight(weight, entry).bind([parameter.shape]).on(parameter.device)
             if not type(own).__module__.startswith("colangevin."):  # the laws check the library's
                 check_contract(own, parameter.shape, parameter.device)
-            return own
+            return own._with(captured=True) if self.captured else own
         except ConstraintError as error:
             raise ConstraintError(f"{self._names[index]}: {error}") from error
 
@@ -202,6 +212,7 @@ class Plan:
             shards if any(shards) else (),
             self.direction,
             self.rounding == "stochastic",
+            self.captured,
         )
 
     def _all(self) -> list[tuple[list[int], Bucket]]:
@@ -301,8 +312,11 @@ class Plan:
         # Gradients that were kept have the weight decay of their time in them.
         coupled, decay = decays(group) if call.gradients is None else (0.0, 0.0)
         adaptive = is_adaptive(group)
-        settings = dynamics(group if call.rates is None else {**group, "lr": lr})
+        given = group if call.rates is None else {**group, "lr": lr}
+        settings = dynamics(given, self.captured)
         check_direction(group)
+        if self.captured:
+            refuse_uncaptured(group)
         if adaptive:
             refuse_other_friction(group, self._initial)
         momentum = not settings.is_overdamped
@@ -315,12 +329,16 @@ class Plan:
         self._call, self.share = call, call.share
         self.weight_decay, self.coupled_decay = decay, coupled
         self.directs = self.direction is not None and call.gradients is None
-        self.rests = float(settings.lr) <= FAINT
+        self.rests = not isinstance(settings.lr, Tensor) and settings.lr <= FAINT
         self.seeds = [group["seed"] if chain is None else key_of(group["seed"], chain) % SEEDS]
         self.recipes = {}
         self._read = operator.itemgetter(*(name for name in group if name not in NO_OPTIONS))
         self._size, self._others = len(group), self._read(group)
         numbers = read_numbers(group)  # a tensor may change in place, and is the same object then
+        if self.captured:
+            self._numbers = numbers
+            self._known = {k: v for k, v in group.items() if k not in CAPTURED}
+            return True
         self._numbers = tuple(v.tolist() if isinstance(v, Tensor) else v for v in numbers)
         return True
 
@@ -538,6 +556,27 @@ class Plan:
         self.addressed = addressed and not self.shards
         return some and (not self._watches or list(map(version_of, parameters)) == self._versions)
 
+    def stands(self, group: dict[str, Any]) -> bool:
+        """``reads`` and ``holds`` for code that is compiled, which cannot ask where memory lies."""
+        if not self._attached or self.rests or group["constraint"] is not self.constraint:
+            return False
+        if any(bucket.fresh for bucket in self.buckets):
+            return False
+        if len(group["params"]) != len(self.parameters):
+            return False
+        moves = [own for bucket in self.buckets for own in bucket.owners]
+        for own, new in zip(self.parameters, group["params"], strict=True):
+            if own is not new or (own.grad is None) == any(own is other for other in moves):
+                return False
+        # The compiler lets all groups of an optimizer have an entry "capturable".
+        if any(name not in self._known and name not in CAPTURED for name in group):
+            return False
+        for name, old in self._known.items():
+            new, tensor = group[name], isinstance(old, Tensor)
+            if new is not old and (tensor or isinstance(new, Tensor) or new != old):
+                return False
+        return True
+
     # --- a step ---------------------------------------------------------------------------------
 
     def snapshot(self) -> Callable[[], None]:
@@ -560,10 +599,12 @@ class Plan:
             self.outcome = run_adaptive(self)
             return
         seeds, made = self.seeds, self.made
+        if self.captured:
+            self.recipes = {}  # what an lr in a tensor becomes is a part of the graph
         for bucket in self.buckets:
             fresh, kernel = bucket.fresh, bucket.kernel
             recipe = self.recipes.get(fresh) or self.recipe(fresh)
-            steps = bucket.counts.tolist() if made is None else [made] * len(bucket.parameters)
+            steps = bucket.steps() if made is None else [made] * len(bucket.parameters)
             draw = self.first_draw(fresh) if self.share[0] else 0
             try:
                 native = self.directs and kernel is not None and kernel.directs(recipe)
@@ -581,7 +622,7 @@ class Plan:
             if found is not None:
                 self.outcome = found.joined(self.outcome)
 
-    def steps(self, bucket: Bucket) -> list[int]:
+    def steps(self, bucket: Bucket) -> Sequence[int] | Tensor:
         """How many steps each parameter of a bucket has made."""
         return bucket.steps() if self.made is None else [self.made] * len(bucket.parameters)
 

@@ -1,4 +1,4 @@
-"""Put what the records of experiments on problems say into the guides, and on the page "Choose".
+"""Put what the records of experiments on problems say into the guides, "Choose" and the gallery.
 
     python scripts/problem_pages.py [results]
 
@@ -27,7 +27,7 @@ PAGES = {
     "grokking": "generalise-early.md",
 }
 """The guide of each experiment; it has comments "NAME: begin" and "NAME: end"."""
-CHOOSE = ROOT / "docs" / "choose.md"
+CHOOSE, GALLERY = ROOT / "docs" / "choose.md", ROOT / "docs" / "gallery.md"
 LATE = kit.Quantity("test_accuracy", "test accuracy, %", 1, 100.0, 1, late=True)
 
 
@@ -128,6 +128,23 @@ def choices(folder: Path) -> str:
     return markdown_table(columns, [problem.row(folder) for problem in PROBLEMS])
 
 
+def gallery(folder: Path) -> str:
+    """Pictures of the experiments that have records, with what makes them."""
+    parts = []
+    for name, page in PAGES.items():
+        if not (folder / name).is_dir():
+            continue
+        found = results_of(read_records(folder / name))
+        drawn = [f"![{found.experiment.title}](../results/{name}/{p}.png)" for p in found.figures()]
+        title = capital(found.experiment.phrase)
+        guide = (
+            f"Guide: [{title.lower()}](guides/{page}), numbers: [{name}](reproduction/{name}.md)."
+        )
+        command = f"```sh\n{found.command}\n```"
+        parts.append("\n\n".join([f"## {title}", *drawn, command, guide]) + "\n\n")
+    return "".join(parts)
+
+
 def section(name: str, folder: Path) -> str:
     """What a guide says of its experiment."""
     if not (folder / name).is_dir():
@@ -164,6 +181,7 @@ def main(arguments: list[str]) -> int:
     for name, page in PAGES.items():
         put(GUIDES / page, name, section(name, folder))
     put(CHOOSE, "problems", choices(folder))
+    put(GALLERY, "problems", gallery(folder))
     return 0
 
 

@@ -21,9 +21,11 @@ def between(page, name):
     return text.split(begin)[1].split(end)[0]
 
 
-def test_the_problems_on_choose_are_in_step_with_the_records():
-    said = between(ROOT / "docs" / "choose.md", "problems")
-    assert said == pages.choices(ROOT / "results"), "run scripts/problem_pages.py"
+@pytest.mark.parametrize(
+    ("page", "make"), [(pages.CHOOSE, pages.choices), (pages.GALLERY, pages.gallery)]
+)
+def test_choose_and_gallery_are_in_step_with_the_records(page, make):
+    assert between(page, "problems") == make(ROOT / "results"), "run scripts/problem_pages.py"
 
 
 @pytest.mark.parametrize("name", pages.PAGES)

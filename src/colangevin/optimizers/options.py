@@ -172,7 +172,7 @@ def decays(group: Mapping[str, Any]) -> tuple[float, float]:
 
     Example:
         >>> numbers = {"weight_decay": 0.1, "decoupled_weight_decay": 0.0}
-        >>> decays({**numbers, "direction": Gradient()}), decays(numbers | {"direction": "other"})
+        >>> decays({**numbers, "direction": Gradient()}), decays(numbers | {"direction": "adam"})
         ((0.0, 0.1), (0.1, 0.0))
     """
     coupled = checks.non_negative("weight_decay", group["weight_decay"])

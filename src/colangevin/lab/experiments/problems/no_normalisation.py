@@ -115,8 +115,8 @@ def make(settings: kit.Settings, options: Options, steps: int) -> kit.training.P
     Example:
         >>> settings = {"depth": 3, "width": 8, **METHODS["orthogonal-adam"]}
         >>> groups = make(settings, {"lr": 0.1}, 9).optimizer.param_groups
-        >>> [(str(group["constraint"])[:9], len(group["params"])) for group in groups]
-        [('Orthogona', 2), ('Unconstra', 6)]
+        >>> [(type(group["constraint"]).__name__, len(group["params"])) for group in groups]
+        [('Orthogonal', 1), ('Orthogonal', 1), ('Unconstrained', 6)]
     """
     model = network(settings)
     rules = {}

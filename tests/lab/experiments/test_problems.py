@@ -247,7 +247,7 @@ def test_grokking_runs_and_is_reported(tmp_path):
     for record in records.values():
         assert len(record.history["course"]) == 3
         assert record.values("steps") == [4 * len(c) for c in record.history["course"][2:]]
-    assert len(experiment.tabulate(records).rows) == 5 and set(experiment.draw(records)) == {
+    assert len(experiment.tabulate(records).rows) == 6 and set(experiment.draw(records)) == {
         "steps"
     }
     assert {claim.order.verdict for claim in experiment.judge(records)} <= {"undecided", "no"}

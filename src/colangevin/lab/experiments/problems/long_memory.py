@@ -244,15 +244,15 @@ def measure(model: nn.Module, settings: kit.Settings) -> dict[str, float]:
 
 
 NOTE = (
-    "Laptop is reduced: 64 hidden nodes, 300 steps of 32 sequences, waits of 30, 100 and 200 (others: "
-    "190 nodes, 4,000 steps of 128, 1,000). Ten of eight symbols are shown, then comes a wait, "
-    "then they are to be said in order. Without memory 12.5 % are right. The recurrent weight "
-    "begins as rotations of planes in all networks but the LSTM, which has 1 as the bias of its "
-    "forget gates. The lr is that of the recurrent weight; all else goes along Adam with 0.002. An "
-    "LSTM has one lr for all. Along the gradient momentum is 0.9. With waits of 100 and 200 each "
-    "method has five lr with one seed. The one with the lowest loss on 500 new sequences has five "
-    "new seeds. With a wait of 30 all five lr have all five seeds: an lr works if 90 % are "
-    "recalled. Seconds are processor time on one thread of a machine with other work."
+    "Laptop is reduced: 64 hidden nodes, 300 steps of 32 sequences, waits of 30, 100 and 200 "
+    "(others: 190 nodes, 4,000 steps of 128, 1,000). Ten of eight symbols are shown, then comes a "
+    "wait, then they are to be said in order. Without memory 12.5 % are right. The recurrent "
+    "weight begins as rotations of planes in all networks but the LSTM, which has 1 as the bias of "
+    "its forget gates. The lr is that of the recurrent weight; all else goes along Adam with "
+    "0.002. An LSTM has one lr for all. Along the gradient momentum is 0.9. With waits of 100 and "
+    "200 each method has five lr with one seed. The one with the lowest loss on 500 new sequences "
+    "has five new seeds. With a wait of 30 all five lr have all five seeds: an lr works if 90 % "
+    "are recalled. Seconds are processor time on one thread of a machine with other work."
 )
 EXPERIMENT = kit.Experiment(
     name=NAME,

@@ -25,6 +25,10 @@ Options: TypeAlias = Mapping[str, Any]
 """What differs between the trials of a method."""
 Going: TypeAlias = Callable[[], bool]
 """Whether to go on; to be asked before every step."""
+TrainAll: TypeAlias = Callable[
+    [Sequence[Options], Sequence[int], str, Going], "Sequence[Mapping[str, Any]] | None"
+]
+"""Trains networks side by side; None where it did not go on."""
 Train: TypeAlias = Callable[[Options, str, Going], "Mapping[str, float] | None"]
 """Trains one network, and measures it as far as its part needs; None where it did not go on."""
 
@@ -67,11 +71,42 @@ def sweep(log: kit.Log, train: Train) -> None:
         log.finish()
 
 
+def search_together(log: kit.Log, train: TrainAll, key: str, sign: int = 1) -> None:
+    """As ``search``, for networks that are trained side by side: all trials, then all new seeds.
+
+    Args:
+        log: as for ``search``.
+        train: trains networks, each with its options and its seed, and measures them.
+        key: as for ``search``.
+        sign: likewise.
+    """
+    log.load()
+    settings = log.job.settings
+    while rest := (plan := _planned(settings, _best(log.record, key, sign)))[_done(log) :]:
+        stage = [row for row in rest if row[0] == rest[0][0]]
+        options = [settings["trials"][trial] for _, trial, _ in stage]
+        share = _done(log) / len(plan)
+        going = partial(log.advance, share, dict)
+        found = train(options, [seed for *_, seed in stage], stage[0][0], going)
+        if found is None:
+            return
+        for (part, trial, seed), own in zip(stage, found, strict=True):
+            log.append(part=part, trial=trial, seed=seed, **own)
+        if not log.advance(share, dict):
+            return
+    best = _best(log.record, key, sign)
+    log.finish(trial=best, **settings["trials"][best], **of_seeds(log.record))
+
+
+def _done(log: kit.Log) -> int:
+    return len(log.record.history.get("part", []))
+
+
 def _carried_out(log: kit.Log, train: Train, plan: Callable[[kit.Record], list[Planned]]) -> bool:
     """Make the runs of a plan, which may depend on those that are done; False for an end."""
     log.load()
     settings = log.job.settings
-    while len(rows := plan(log.record)) > (done := len(log.record.history.get("part", []))):
+    while len(rows := plan(log.record)) > (done := _done(log)):
         part, trial, seed = rows[done]
         share = done / len(rows)
         with torch.random.fork_rng(devices=[]):

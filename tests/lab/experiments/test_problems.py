@@ -15,6 +15,7 @@ from colangevin.lab.experiments.problems import (
     no_normalisation,
     search,
 )
+from colangevin.lab.experiments.problems import images as problem_images
 from colangevin.lab.runner.experiment import Job
 from colangevin.lab.runner.job_log import Log
 from colangevin.lab.runner.records import Record, Records, read_records
@@ -191,9 +192,9 @@ def test_what_is_orthogonal(method):
         layers = [layer for layer in parts.model if isinstance(layer, torch.nn.Linear)]
         errors = [lipschitz.gram_error(layer.weight.detach() / 2**0.5) for layer in layers[1:-1]]
         grams.append(max(errors) < 1e-5)
-        batch = no_normalisation.Part(torch.rand(10, 784), torch.randint(10, (10,)))
+        batch = problem_images.Part(torch.rand(10, 784), torch.randint(10, (10,)))
         for _ in range(3):
-            assert no_normalisation.descend(parts, batch)
+            assert problem_images.descend(parts, batch)
     expected = {"orthogonal": [True, True], "start": [True, False]}
     assert grams == expected.get(settings["weights"], [False, False])
     has_norm = any(isinstance(layer, torch.nn.BatchNorm1d) for layer in parts.model)
@@ -202,7 +203,7 @@ def test_what_is_orthogonal(method):
 
 def test_a_network_that_diverges_is_measured_as_it_is(images):
     settings = {**no_normalisation.SCALES["smoke"], **no_normalisation.METHODS["he-gradient"]}
-    read = no_normalisation.read_images(settings, images)
+    read = problem_images.read_images(settings, images)
     own = {**settings, "depth": 4}
     found = no_normalisation.trained(own, read, {"lr": 1e8}, "seeds", lambda: True)
     assert 0.0 <= found["test_accuracy"] <= 0.5

@@ -44,6 +44,7 @@ _MODULES = (
     "problems.grokking",
     "problems.no_normalisation",
     "problems.long_memory",
+    "problems.quantisation",
 )
 """One file per experiment, in this folder."""
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-import time
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
 
 from colangevin.constraints import Orthogonal
-from colangevin.errors import ConvergenceError
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import attacks, no_normalisation_findings
-from colangevin.lab.experiments.problems.images import Images, Part, read_images
+from colangevin.lab.experiments.problems.images import Images, learn, read_images
 from colangevin.lab.experiments.problems.search import SEEDS, Going, Options, search
 from colangevin.optimizers import CoLA, constrain_
 
@@ -145,36 +142,10 @@ def trained(
     settings: kit.Settings, images: Images, options: Options, part: str, going: Going
 ) -> dict[str, float] | None:
     """Train and measure one network."""
-    count, size = len(images.train.labels), settings["batch_size"]
-    batches = -(-count // size)
-    parts = make(settings, options, settings["epochs"] * batches)
-    seconds = 0.0
-    for _ in range(settings["epochs"]):
-        for chosen in torch.randperm(count).split(size):
-            if not going():
-                return None
-            begun = time.process_time()
-            batch = Part(images.train.inputs[chosen], images.train.labels[chosen])
-            if not descend(parts, batch):
-                return measure(parts.model, images, part, seconds)
-            seconds += time.process_time() - begun
-    return measure(parts.model, images, part, seconds)
-
-
-def descend(parts: kit.training.Parts, batch: Part) -> bool:
-    """Make one step; False if there is no way on."""
-    loss = functional.cross_entropy(parts.model(batch.inputs), batch.labels)
-    if not math.isfinite(float(loss.detach())):
-        return False
-    parts.optimizer.zero_grad()
-    loss.backward()
-    try:
-        parts.optimizer.step()
-    except ConvergenceError:  # a weight that is not finite
-        return False
-    if parts.scheduler is not None:
-        parts.scheduler.step()
-    return True
+    steps = settings["epochs"] * -(-len(images.train.labels) // settings["batch_size"])
+    parts = make(settings, options, steps)
+    seconds = learn(parts, images.train, settings, going)
+    return None if seconds is None else measure(parts.model, images, part, seconds)
 
 
 @torch.no_grad()

@@ -45,6 +45,7 @@ _MODULES = (
     "problems.no_normalisation",
     "problems.long_memory",
     "problems.quantisation",
+    "problems.plasticity",
 )
 """One file per experiment, in this folder."""
 

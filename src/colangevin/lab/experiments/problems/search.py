@@ -21,6 +21,8 @@ COURSE = "course"
 """A column with a list per run: what was measured on the way."""
 Planned: TypeAlias = tuple[str, int, int]
 """Part, trial and seed of a run."""
+Plan: TypeAlias = Callable[[kit.Record], list[Planned]]
+"""What is to be run, which may depend on what has been."""
 Options: TypeAlias = Mapping[str, Any]
 """What differs between the trials of a method."""
 Going: TypeAlias = Callable[[], bool]
@@ -62,12 +64,7 @@ def sweep(log: kit.Log, train: Train) -> None:
         log: as for ``search``.
         train: likewise.
     """
-
-    def plan(record: kit.Record) -> list[Planned]:
-        trials = range(len(record.settings["trials"]))
-        return [(SEEDS, trial, s) for trial in trials for s in kit.seeds_of(record.settings)]
-
-    if _carried_out(log, train, plan):
+    if _carried_out(log, train, _all):
         log.finish()
 
 
@@ -80,29 +77,54 @@ def search_together(log: kit.Log, train: TrainAll, key: str, sign: int = 1) -> N
         key: as for ``search``.
         sign: likewise.
     """
+
+    def plan(record: kit.Record) -> list[Planned]:
+        return _planned(record.settings, _best(record, key, sign))
+
+    if _carried_out_together(log, train, plan):
+        best = _best(log.record, key, sign)
+        log.finish(trial=best, **log.job.settings["trials"][best], **of_seeds(log.record))
+
+
+def sweep_together(log: kit.Log, train: TrainAll) -> None:
+    """As ``sweep``, for networks that are trained side by side.
+
+    Args:
+        log: as for ``search``.
+        train: as for ``search_together``.
+    """
+    if _carried_out_together(log, train, _all):
+        log.finish()
+
+
+def _all(record: kit.Record) -> list[Planned]:
+    trials = range(len(record.settings["trials"]))
+    return [(SEEDS, trial, seed) for trial in trials for seed in kit.seeds_of(record.settings)]
+
+
+def _carried_out_together(log: kit.Log, train: TrainAll, plan: Plan) -> bool:
+    """Make all runs of a part at once; False for an end."""
     log.load()
-    settings = log.job.settings
-    while rest := (plan := _planned(settings, _best(log.record, key, sign)))[_done(log) :]:
+    while rest := (rows := plan(log.record))[_done(log) :]:
         stage = [row for row in rest if row[0] == rest[0][0]]
-        options = [settings["trials"][trial] for _, trial, _ in stage]
-        share = _done(log) / len(plan)
-        going = partial(log.advance, share, dict)
-        found = train(options, [seed for *_, seed in stage], stage[0][0], going)
+        options = [log.job.settings["trials"][trial] for _, trial, _ in stage]
+        share = _done(log) / len(rows)
+        seeds = [seed for *_, seed in stage]
+        found = train(options, seeds, stage[0][0], partial(log.advance, share, dict))
         if found is None:
-            return
+            return False
         for (part, trial, seed), own in zip(stage, found, strict=True):
             log.append(part=part, trial=trial, seed=seed, **own)
-        if not log.advance(share, dict):
-            return
-    best = _best(log.record, key, sign)
-    log.finish(trial=best, **settings["trials"][best], **of_seeds(log.record))
+        if not log.advance(_done(log) / len(rows), dict):
+            return False
+    return True
 
 
 def _done(log: kit.Log) -> int:
     return len(log.record.history.get("part", []))
 
 
-def _carried_out(log: kit.Log, train: Train, plan: Callable[[kit.Record], list[Planned]]) -> bool:
+def _carried_out(log: kit.Log, train: Train, plan: Plan) -> bool:
     """Make the runs of a plan, which may depend on those that are done; False for an end."""
     log.load()
     settings = log.job.settings

@@ -293,8 +293,8 @@ NOTE = (
     "1/√fan_in. Clipping is a clamp after every step, which does not touch the momentum; Box takes "
     "it. Shrink and perturb is weight decay with Gaussian noise in every step. Each method has "
     "twelve trials with one seed, the one with the most right answers in the last 20 tasks has "
-    "five new seeds. Lines over the temperature have lr 0.01, factor 1, 60 tasks and no search. SGD has "
-    "momentum 0.9, lr is constant."
+    "five new seeds. Lines over the temperature have lr 0.01, factor 1, 60 tasks and no search. "
+    "SGD has momentum 0.9, lr is constant."
 )
 EXPERIMENT = kit.Experiment(
     name=NAME,

@@ -81,11 +81,14 @@ def method(label: str, direction: str, kind: str, **options: Sequence[float]) ->
 
 BOUNDS = (1.0, 2.0)
 """Times 1/√fan_in."""
+TAUS = (1e-7, 1e-6)
 DECAYS = {"gradient": (3e-4, 1e-3), "adam": (0.03, 0.1)}
-METHODS: dict[str, dict[str, Any]] = {
-    f"{name}-{direction}": method(label, direction, kind, **options)
-    for direction, decays in DECAYS.items()
-    for name, label, kind, options in (
+
+
+def family(direction: str) -> dict[str, dict[str, Any]]:
+    """Methods along one direction."""
+    decays = DECAYS[direction]
+    kinds: list[tuple[str, str, str, dict[str, Sequence[float]]]] = [
         ("free", "free", "", {}),
         ("decay", "weight decay", "decay", {"decay": decays}),
         ("initial", "decay to the first weights", "initial", {"decay": decays}),
@@ -93,13 +96,21 @@ METHODS: dict[str, dict[str, Any]] = {
         ("clip", "clipped weights", "clip", {"factor": BOUNDS}),
         ("box", "Box, τ = 0", "box", {"factor": BOUNDS}),
         ("circle", "Circle, τ = 0", "circle", {"factor": BOUNDS}),
-    )
-} | {
-    f"{kind}-noise": method(f"{label}, τ > 0", "gradient", kind, factor=(1.0,), tau=(1e-7, 1e-6))
-    for kind, label in (("box", "Box"), ("circle", "Circle"))
+    ]
+    return {
+        f"{name}-{direction}": method(label, direction, kind, **options)
+        for name, label, kind, options in kinds
+    }
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    **family("gradient"),
+    **{
+        f"{kind}-noise": method(f"{label}, τ > 0", "gradient", kind, factor=(1.0,), tau=TAUS)
+        for kind, label in (("box", "Box"), ("circle", "Circle"))
+    },
+    **family("adam"),
 }
-
-
 LINE = {"lr": 0.01, "factor": 1.0}
 """What the lines over the temperature have in common."""
 
@@ -109,7 +120,7 @@ def jobs(settings: kit.Settings) -> list[kit.Job]:
 
     Example:
         >>> [job.name for job in jobs({**SCALES["smoke"], "seed": 0})][-3:]
-        ['circle-noise', 'line-box', 'line-circle']
+        ['circle-adam', 'line-box', 'line-circle']
     """
     special = ("tried", "taus", "line_tasks")
     common = {key: value for key, value in settings.items() if key not in special}

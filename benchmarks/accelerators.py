@@ -108,8 +108,9 @@ def exchange(optimizer: cl.CoLA) -> None:
         for own, other in zip(group["params"], new, strict=True):
             other.grad = torch.empty_like(other)
             entry = optimizer.state.pop(own)
-            # Counts, and radii of "initial", stay on the CPU.
-            stays = {key for key, value in entry.items() if not value.dim() or key == "radius"}
+            # Radii of "initial" stay on the CPU, and counts, unless a graph is to capture the step.
+            counts = {key for key, value in entry.items() if not value.dim()}
+            stays = {"radius"} if optimizer._capturable else {"radius", *counts}
             optimizer.state[other] = {
                 key: value if key in stays else value.to("meta") for key, value in entry.items()
             }

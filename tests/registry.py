@@ -1,7 +1,8 @@
-"""Every case that a law must hold for: constraints with shapes, and schemes.
+"""Every case that a law must hold for: constraints with shapes, directions, schemes.
 
-A new constraint takes one line of ``CASES``; every test under ``laws/`` then runs on it. Those of
-``laws/test_reference.py`` that follow literal formulas are skipped, unless the line names some.
+A new constraint takes one line of ``CASES``, and a new direction one of ``DIRECTIONS``: every test
+under ``laws/`` then runs on it. Those of ``laws/test_reference.py`` that follow literal formulas
+are skipped, unless the line names some.
 """
 
 import math
@@ -13,14 +14,19 @@ import torch
 from torch import Size, Tensor
 
 from colangevin import (
+    Adam,
     Box,
     Circle,
     Constraint,
     DiagonalGram,
+    Direction,
     General,
+    Gradient,
     Massive,
     NonNegative,
     Orthogonal,
+    Polar,
+    Sign,
     Simplex,
     Spectral,
     Sphere,
@@ -428,6 +434,18 @@ CASES = [
         share=SOLVER,
     ),
 ]
+
+
+DIRECTIONS: dict[str, Callable[[], Direction]] = {
+    "gradient": Gradient,
+    "gradient, relative": lambda: Gradient(relative=True),
+    "sign": Sign,
+    "adam": lambda: Adam(betas=(0.8, 0.95)),
+    "adam, relative": lambda: Adam(relative=True),
+    "adam, tangent": lambda: Adam(relative=True, tangent=True),
+    "polar": Polar,
+    "polar, relative": lambda: Polar(nesterov=False, adjust="match_rms_adamw", relative=True),
+}
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,15 @@ def test_a_step_does_not_wait_for_the_device(geometry: str, direction: str) -> N
     assert found.operations > 0
 
 
+@pytest.mark.parametrize("direction", SCRIPT["DIRECTIONS"])
+@pytest.mark.parametrize("geometry", list(SCRIPT["GEOMETRIES"]))
+def test_a_step_that_can_be_captured_never_waits(geometry: str, direction: str) -> None:
+    if (geometry, direction) != ("orthogonal", "polar"):  # which is refused
+        assert asked(direction, geometry, SIZES, capturable=True).waits == 0
+    noisy = {} if direction != "gradient" else NOISY
+    assert asked("gradient", geometry, SIZES, capturable=True, **noisy).waits == 0
+
+
 @pytest.mark.parametrize("geometry", list(SCRIPT["GEOMETRIES"]))
 def test_noise_does_not_wait_either(geometry: str) -> None:
     assert asked("gradient", geometry, SIZES, **NOISY).waits <= 2 * (geometry == "orthogonal")

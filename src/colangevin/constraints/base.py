@@ -516,7 +516,7 @@ class Constraint(ABC):
             position: a batch.
             dims: what belongs to one update.
         """
-        return position.norm(dim=dims, keepdim=True)
+        return torch.linalg.vector_norm(position, dim=dims, keepdim=True)
 
     @abstractmethod
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:

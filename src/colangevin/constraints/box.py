@@ -177,8 +177,8 @@ class Box(Constraint):
     def extent(self, position: Tensor, dims: list[int]) -> Tensor:
         """The norm of the half widths; that of the weight where a side is open."""
         half = torch.ones_like(position).mul_(self._half_width(position))
-        length = half.norm(dim=dims, keepdim=True)
-        return torch.where(length.isfinite(), length, position.norm(dim=dims, keepdim=True))
+        length = torch.linalg.vector_norm(half, dim=dims, keepdim=True)
+        return torch.where(length.isfinite(), length, super().extent(position, dims))
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         return Vector(vector)

@@ -321,7 +321,7 @@ class Circle(Constraint):
 
     def extent(self, position: Tensor, dims: list[int]) -> Tensor:
         radii = torch.ones_like(position).mul_(self._radius(position))
-        return radii.norm(dim=dims, keepdim=True)
+        return torch.linalg.vector_norm(radii, dim=dims, keepdim=True)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """(4.47) with atan2 in the place of arctan, written over the tensors of ``state``."""

@@ -294,6 +294,14 @@ class Constraint(ABC):
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
         """Parameters with equal keys may share a batch; None means on its own."""
 
+    def joined(self, owns: Sequence[Constraint]) -> Constraint:
+        """The geometry of the batches of parameters with equal keys, one after the other.
+
+        Args:
+            owns: the geometry of each parameter, of which this is the first.
+        """
+        return self
+
     @abstractmethod
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
         """Lay a parameter out as a batch; its first ``batch_dims`` dimensions are copies.

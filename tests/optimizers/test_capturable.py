@@ -211,7 +211,7 @@ def test_an_ensemble_refuses_what_it_would_not_do() -> None:
     def method(model: nn.Module) -> cl.CoLA:
         return cl.CoLA(model.parameters(), lr=0.1, capturable=True)
 
-    with pytest.raises(ValueError, match="capturable=True has no effect on the members"):
+    with pytest.raises(ValueError, match="capturable=True has no effect in an ensemble"):
         cl.Ensemble(lambda seed: nn.Linear(2, 2), [1, 2], method=method)
 
 

@@ -180,7 +180,7 @@ def optimizer_of(method: Method, module: nn.Module, seed: int) -> CoLA:
             f"torch.optim.SGD, got {type(made).__name__}"
         )
     if made._capturable:
-        raise ValueError("capturable=True has no effect on the members of an ensemble; leave it out")
+        raise ValueError("capturable=True has no effect in an ensemble; leave it out")
     for group in made.param_groups:
         if group["constraint"].learns:
             raise ValueError(

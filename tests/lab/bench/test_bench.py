@@ -84,7 +84,7 @@ def eager_on_one_thread():
 def tiny_run(tmp_path_factory, eager_on_one_thread):
     directory = tmp_path_factory.mktemp("bench") / "new" / "place"
     code = run_bench(
-        out=directory, short=True, reference=REFERENCE, sizes=TINY, effort=HASTE, threads=1
+        out=directory, quick=True, reference=REFERENCE, sizes=TINY, effort=HASTE, threads=1
     )
     return code, directory, Record.load(directory / "bench.json")
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import small_data
-from colangevin.lab.data.idx import ImageData
 from colangevin.lab.experiments.background import background
 from colangevin.lab.experiments.partitioned import noise as partitioned_noise
 from colangevin.lab.experiments.partitioned import overfitting as partitioned_overfitting
@@ -15,52 +14,10 @@ from colangevin.lab.experiments.partitioned import partitioned, weight_findings
 from colangevin.lab.experiments.partitioned import spirals as partitioned_spirals
 from colangevin.lab.experiments.partitioned.adam import AdamEnsemble
 from colangevin.lab.experiments.paths import loss_paths
-from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.report.results import results_of
-from colangevin.lab.runner import datasets
-from colangevin.lab.runner.experiment import VERDICTS, Job
+from colangevin.lab.runner.experiment import Job
 from colangevin.lab.runner.job_log import Log
 from colangevin.lab.runner.records import Record, Records, read_records
-from colangevin.lab.runner.running import reproduce
 from colangevin.optimizers import AdLaLa, partition
-
-SMALL = [
-    "partitioned-temperature",
-    "weight-distributions",
-    "partitioned-spirals",
-    "partitioned-trigonometric",
-    "partitioned-overfitting",
-    "partitioned-evolution",
-    "partitioned-noise",
-    "partitioned-poker",
-    "background",
-    "loss-paths",
-    "boundary-digits",
-]
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every job makes a record, and records make a table, figures and verdicts."""
-    monkeypatch.setattr("colangevin.lab.runner.tasks.processors", lambda: 1)
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(256, (80, 28, 28), dtype=torch.uint8, generator=generator)
-    labels = torch.randint(10, (80,), generator=generator)
-    digits = ImageData(images[:60], labels[:60], images[60:], labels[60:])
-    monkeypatch.setitem(datasets.LOADERS, "mnist", lambda directory: digits)
-    records = reproduce(EXPERIMENTS[name], "smoke", out=tmp_path, jobs=1)
-    planned = EXPERIMENTS[name].plan(EXPERIMENTS[name].settings("smoke", None, 0))
-    assert [record.complete for record in records.values()] == [True] * len(planned)
-    # As if it were the full scale, so that claims are weighed and not put aside.
-    whole = [
-        replace(r, settings={**r.settings, "scale": "full"}, complete=True)
-        for r in records.values()
-    ]
-    results = results_of(Records(whole, tmp_path / name))
-    assert results.claims
-    assert all(a.verdict in VERDICTS for claim in results.claims for a in claim.answers)
-    assert results.table.rows
-    assert results.figures()
 
 
 def settings_of(**own: object) -> dict[str, object]:

@@ -19,7 +19,6 @@ from colangevin.lab.experiments.problems import (
 from colangevin.lab.runner.experiment import Job
 from colangevin.lab.runner.job_log import Log
 from colangevin.lab.runner.records import Record, Records, read_records
-from colangevin.lab.runner.running import reproduce
 
 
 @pytest.fixture(scope="module")
@@ -136,9 +135,8 @@ def test_no_attack_succeeds_within_a_certified_radius():
 
 
 @pytest.fixture(scope="module")
-def robust(data, tmp_path_factory):
-    out = tmp_path_factory.mktemp("out")
-    return reproduce(lipschitz.EXPERIMENT, "smoke", data=data, out=out, jobs=1)
+def robust(smoke):
+    return smoke("lipschitz")
 
 
 def test_every_method_has_its_trials_and_certificates(robust):
@@ -171,9 +169,9 @@ def test_its_report_is_made_from_records(robust):
 # --- no-normalisation ----------------------------------------------------------------------
 
 
-def test_deep_networks_are_trained_and_reported(data, tmp_path):
+def test_deep_networks_are_trained_and_reported(smoke):
     experiment = no_normalisation.EXPERIMENT
-    records = reproduce(experiment, "smoke", data=data, out=tmp_path, jobs=1)
+    records = smoke(experiment.name)
     assert list(records) == [f"{name}-10" for name in no_normalisation.METHODS]
     for record in records.values():
         assert len(record.values("test_accuracy")) == 2 and record.history["part"][0] == "search"
@@ -247,9 +245,9 @@ def test_rows_begin_at_the_bound_and_stay_there_if_they_are_bounded(method, boun
             optimizer.step()
 
 
-def test_grokking_runs_and_is_reported(tmp_path):
+def test_grokking_runs_and_is_reported(smoke):
     experiment = grokking.EXPERIMENT
-    records = reproduce(experiment, "smoke", out=tmp_path, jobs=1)
+    records = smoke(experiment.name)
     assert list(records) == list(grokking.METHODS)
     for record in records.values():
         assert len(record.history["course"]) == 3
@@ -278,9 +276,9 @@ def test_steps_are_compared_by_the_sign_test():
 # --- long-memory ---------------------------------------------------------------------------
 
 
-def test_long_memory_runs_and_is_reported(tmp_path):
+def test_long_memory_runs_and_is_reported(smoke):
     experiment = long_memory.EXPERIMENT
-    records = reproduce(experiment, "smoke", out=tmp_path, jobs=1)
+    records = smoke(experiment.name)
     names = list(long_memory.METHODS)
     assert list(records) == [f"{n}-100" for n in names] + [f"swept-{n}-30" for n in names]
     assert len(experiment.tabulate(records).rows) == 5

@@ -46,6 +46,10 @@ def small_files() -> Iterator[None]:
         yield
 
 
+NEEDS = dict.fromkeys(("spiral-curvature", "spiral-gradients"), ("spiral-classifiers",))
+"""Experiments that use what another one has trained, where it is in the same directory."""
+
+
 class Smoke:
     """Runs experiments at the smallest scale; each once in a process.
 
@@ -64,6 +68,8 @@ class Smoke:
     def __call__(self, name: str, runs: int | None = None) -> Records:
         """Its records."""
         if (name, runs) not in self._done:
+            for needed in NEEDS.get(name, ()):
+                self(needed, runs)
             out = self._out / str(runs)
             with small_files():
                 found = reproduce(

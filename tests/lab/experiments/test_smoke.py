@@ -47,13 +47,17 @@ def results(records: Records, seed: int | None = None) -> Results:
     return results_of(Records(whole, records.directory))
 
 
+CHOSEN = ("lr", "best_lr")
+"""What a job has chosen, and has not measured."""
+
+
 def shaken(value: Any, chance: random.Random | None) -> Any:
     """A result whose measured numbers are smaller by up to 40 %; counts and steps stay.
 
     Of packed tensors, numbers are smaller, too, and bytes are the other way round.
     """
     if isinstance(value, dict):
-        return {key: shaken(own, chance) for key, own in value.items()}
+        return {k: own if k in CHOSEN else shaken(own, chance) for k, own in value.items()}
     if isinstance(value, list):
         return [shaken(own, chance) for own in value]
     if chance is None:

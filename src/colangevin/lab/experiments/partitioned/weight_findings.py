@@ -207,14 +207,16 @@ OF_POOLS = [
     ],
     kit.Ahead(SPREAD, "pooled-adlala-0.5", over=("pooled-lol",)),
     kit.Ahead(SPREAD, "pooled-lol", over=("pooled-adam",)),
-    kit.Ahead(
-        TENTH,
-        kit.Of("pooled-{name}", label="worst runs"),
-        over=[kit.Of("pooled-{name}", replace(TENTH, key="best"), "best runs")],
-        text="weights and biases below 0.01 in the worst and the best tenth of runs, %: {label}",
-        each={"name": ("adam", "lol")},
-        shared=False,
-    ),
+    *[
+        kit.Ahead(
+            TENTH,
+            kit.Of(f"pooled-{who.lower()}", label="worst runs"),
+            over=[kit.Of(f"pooled-{who.lower()}", replace(TENTH, key="best"), "best runs")],
+            text=f"weights and biases below 0.01 in the worst and the best tenth of runs, %: {who}",
+            shared=False,
+        )
+        for who in ("Adam", "LOL")
+    ],
 ]
 
 

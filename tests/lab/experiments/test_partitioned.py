@@ -10,7 +10,7 @@ import small_data
 from colangevin.lab.experiments.background import background
 from colangevin.lab.experiments.partitioned import noise as partitioned_noise
 from colangevin.lab.experiments.partitioned import overfitting as partitioned_overfitting
-from colangevin.lab.experiments.partitioned import partitioned, weight_findings
+from colangevin.lab.experiments.partitioned import partitioned, weight_distributions
 from colangevin.lab.experiments.partitioned import spirals as partitioned_spirals
 from colangevin.lab.experiments.partitioned.adam import AdamEnsemble
 from colangevin.lab.experiments.paths import loss_paths
@@ -141,7 +141,7 @@ def several(value: float) -> list[float]:
 def pool(label: str, near_zero: float, share: float = 1.0) -> Record:
     """Weights of one method: evenly on [-3, 3], as far as they are within."""
     own = {
-        "density": [share / 6] * weight_findings.BINS,
+        "density": [share / 6] * weight_distributions.BINS,
         "near_zero": near_zero,
         "deviation": 1.0,
         "largest": 4.0,
@@ -157,11 +157,11 @@ def test_numbers_of_all_runs_together_decide_nothing() -> None:
         replace(pool(name, near), job=f"pooled-{name}", order=order)
         for order, (name, near) in enumerate(methods.items())
     ]
-    (near,) = weight_findings.near_zero(Records(pools), "two turns", "pooled-*")
+    (near,) = weight_distributions.many_near_zero(Records(pools), "two turns", "pooled-*")
     courses = [replace(pool(name, 0.0), job=f"two-{name}") for name in ("sgld", "adlala")]
     for record, size in zip(courses, (2.0, 1.0), strict=True):
         record.final["seen"][0]["b1"] = {"deviation": size}
-    (larger,) = weight_findings.larger(Records(courses), "two")
+    (larger,) = weight_distributions.larger(Records(courses), "two")
     for claim in (near, larger):
         assert claim.order.verdict == "undecided" and "no error" in claim.order.by
     assert near.ours == "sgd 30.0; adam 30.0; sgld 0.2; adlala-0.5 0.2"
@@ -176,7 +176,9 @@ def test_zeros_of_the_worst_and_the_best_tenth_of_runs(worst: float, verdict: st
     zeros = [*[worst + v for v in around], *[0.5] * 40, *[0.1 + v for v in around], None]
     record.final["seen"][0].update(accuracy=accuracies, zeros=zeros)
     records = Records([replace(record, job="pooled-adam")])
-    (claim,) = [c for made in weight_findings.OF_POOLS for c in made(records) if "tenth" in c.text]
+    (claim,) = [
+        c for made in weight_distributions.OF_POOLS for c in made(records) if "tenth" in c.text
+    ]
     assert claim.order.verdict == verdict
     assert claim.ours.startswith(f"worst runs {100 * worst:.1f} ± 0.7 (5 runs); best runs 10.0")
 
@@ -207,7 +209,7 @@ def test_adam_again_has_the_same_start_and_other_batches() -> None:
 
 def test_weights_beyond_a_histogram_are_counted_in_its_legend() -> None:
     records = Records([replace(pool("LOL", 0.0, share=0.07), job="pooled-lol")])
-    figure = weight_findings.pools(records)
+    figure = weight_distributions.pools(records)
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == ["w1 (93 % outside)", "w2 (93 % outside)"]
     assert "beyond ±3" in figure.get_suptitle()

@@ -38,7 +38,9 @@ def small_files() -> Iterator[None]:
     """Every dataset that is not among the files is a small one, and any file is taken."""
     tables = {"airfoil": table(60, 5), "yacht": table(40, 6)}
     loaders = {"uci": tables, "mnist": noise(1), "minilm": small_data.minilm()}
-    loaders["mobilenet"] = MobileNetV2().state_dict()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        loaders["mobilenet"] = MobileNetV2().state_dict()
     with small_data.any_hash(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("colangevin.lab.runner.tasks.processors", lambda: 1)
         for name, found in loaders.items():

@@ -143,17 +143,8 @@ def run(plan: Plan, progress: Progress = lambda job, done: True) -> bool:
     return len(results) == len(tasks) and all(results.values())
 
 
-def reproduce(
-    experiment: Experiment,
-    scale: str = "laptop",
-    runs: int | None = None,
-    seed: int = 0,
-    data: Path | None = None,
-    out: Path = Path("out"),
-    resume: bool = False,
-    jobs: int | None = None,
-) -> Records:
-    """Run an experiment and return its records; see :func:`prepare` for the arguments.
+def reproduce(experiment: Experiment, scale: str = "laptop", **asked: Any) -> Records:
+    """Run an experiment and return its records; all arguments are those of :func:`prepare`.
 
     Example:
         >>> import tempfile
@@ -169,7 +160,7 @@ def reproduce(
         >>> records.text("fair", "heads")
         '0.5 ± 0.1 (2 runs)'
     """
-    plan = prepare(experiment, scale, runs, seed, data, out, resume, jobs)
+    plan = prepare(experiment, scale, **asked)
     run(plan)
     return read_records(plan.directory)
 

@@ -203,7 +203,7 @@ def test_what_is_orthogonal(method):
 def diverging(part_of, method, options, data, **own):
     settings = {**part_of.SCALES["smoke"], **part_of.METHODS[method], **own}
     read = images.read_images(settings, data)
-    return images.trained(settings, read, options, "seeds", lambda: True, part_of.PARTS)
+    return images.trained(settings, read, options, "seeds", lambda: True, part_of.NETWORKS)
 
 
 def test_a_network_that_diverges_is_measured_where_it_stopped(data):

@@ -55,7 +55,7 @@ def _part(images: Tensor, labels: Tensor, count: int | None = None) -> Part:
     return Part(images[:count].flatten(1).float() / 255, labels[:count])
 
 
-class Parts(NamedTuple):
+class Networks(NamedTuple):
     """How the networks of an experiment are trained: functions at module level.
 
     Attributes:
@@ -70,7 +70,7 @@ class Parts(NamedTuple):
 
 
 def search_on_images(
-    job: kit.Job, log: kit.Log, *, choose: str, parts: Parts, sign: int = 1
+    job: kit.Job, log: kit.Log, *, choose: str, networks: Networks, sign: int = 1
 ) -> None:
     """Search among a method's trials, then train new seeds, and note their processor time.
 
@@ -78,25 +78,30 @@ def search_on_images(
         job: with ``trials``, ``batch_size``, ``epochs`` and what ``read_images`` needs.
         log: of the job.
         choose: the number by which a trial is chosen.
-        parts: how networks are trained.
+        networks: how they are trained.
         sign: 1 if more of the number is better, -1 if less is.
     """
     images = read_images(job.settings, log.data)
 
     def train(options: Options, part: str, going: Going) -> dict[str, float] | None:
-        return trained(job.settings, images, options, part, going, parts)
+        return trained(job.settings, images, options, part, going, networks)
 
     search(log, train, choose, sign)
 
 
 def trained(
-    settings: kit.Settings, images: Images, options: Options, part: str, going: Going, parts: Parts
+    settings: kit.Settings,
+    images: Images,
+    options: Options,
+    part: str,
+    going: Going,
+    networks: Networks,
 ) -> dict[str, float] | None:
     """Train and measure one network; the lr goes down to 0 on a line.
 
     A network that diverged is measured where it stopped.
     """
-    model, optimizer = parts.make(settings, options)
+    model, optimizer = networks.make(settings, options)
     count, size = len(images.train.labels), settings["batch_size"]
     steps = settings["epochs"] * -(-count // size)
     falling = LambdaLR(optimizer, lambda step: 1 - step / steps)
@@ -107,13 +112,13 @@ def trained(
             return None
         begun = time.process_time()
         batch = Part(images.train.inputs[chosen], images.train.labels[chosen])
-        if not descend(optimizer, parts.loss(model, settings, options, batch)):
+        if not descend(optimizer, networks.loss(model, settings, options, batch)):
             break
         falling.step()
         seconds += time.process_time() - begun
     model.eval()
     with torch.no_grad():
-        return {**parts.measure(model, settings, images, part), "seconds": seconds}
+        return {**networks.measure(model, settings, images, part), "seconds": seconds}
 
 
 def descend(optimizer: Optimizer, loss: Tensor) -> bool:

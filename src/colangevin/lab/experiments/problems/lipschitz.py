@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations
 from colangevin.constraints import Constraint, Orthogonal, Spectral
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import attacks, lipschitz_findings
-from colangevin.lab.experiments.problems.images import Images, Part, Parts, search_on_images
+from colangevin.lab.experiments.problems.images import Images, Networks, Part, search_on_images
 from colangevin.lab.experiments.problems.search import SEEDS, Options, jobs_of
 from colangevin.lab.models import mlp
 from colangevin.optimizers import CoLA, constrain_
@@ -197,7 +197,7 @@ def gram_error(weight: Tensor) -> float:
     return float((tall.mT @ tall - torch.eye(tall.shape[1], dtype=tall.dtype)).abs().max())
 
 
-PARTS = Parts(make, loss, measure)
+NETWORKS = Networks(make, loss, measure)
 NOTE = (
     "Laptop is reduced: 15,000 of 60,000 images, 4 epochs, a perceptron of two hidden layers with "
     "128 nodes behind a pooling of 28 by 28 to 14 by 14 pixels. Pixels are between 0 and 1, and "
@@ -230,7 +230,7 @@ EXPERIMENT = kit.Experiment(
     reduced={"laptop": "15,000 of 60,000 images, 4 epochs, 14 by 14 pixels"},
     scales=SCALES,
     jobs=partial(jobs_of, NAME, METHODS),
-    run=partial(search_on_images, choose=CHOOSE, parts=PARTS),
+    run=partial(search_on_images, choose=CHOOSE, networks=NETWORKS),
     figures={"radii": lipschitz_findings.draw},
     table=lipschitz_findings.TABLE,
     claims=lipschitz_findings.CLAIMS,

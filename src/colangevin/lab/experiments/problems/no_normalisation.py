@@ -13,7 +13,7 @@ from torch.nn import functional
 from colangevin.constraints import Orthogonal
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import attacks, no_normalisation_findings
-from colangevin.lab.experiments.problems.images import Images, Part, Parts, search_on_images
+from colangevin.lab.experiments.problems.images import Images, Networks, Part, search_on_images
 from colangevin.lab.experiments.problems.search import SEEDS, Options, jobs_of
 from colangevin.optimizers import CoLA, constrain_
 
@@ -124,7 +124,7 @@ def measure(
     return found
 
 
-PARTS = Parts(make, loss, measure)
+NETWORKS = Networks(make, loss, measure)
 NOTE = (
     "Laptop is reduced: 6,000 of 60,000 images, 4 epochs, perceptrons of width 64 with ReLU. Only "
     "the weights between hidden layers are orthogonal, times √2, or begin so; the first and the "
@@ -153,7 +153,7 @@ EXPERIMENT = kit.Experiment(
     reduced={"laptop": "6,000 of 60,000 images, 4 epochs"},
     scales=SCALES,
     jobs=partial(jobs_of, NAME, METHODS, each=("depths", "depth")),
-    run=partial(search_on_images, choose=CHOOSE, parts=PARTS),
+    run=partial(search_on_images, choose=CHOOSE, networks=NETWORKS),
     figures={"depth": no_normalisation_findings.draw},
     table=no_normalisation_findings.TABLE,
     claims=no_normalisation_findings.CLAIMS,

@@ -74,6 +74,8 @@ ACCURACY = kit.Quantity(
     "test_accuracy", "test accuracy, %", 1, factor=100.0, chance=100.0 * kit.CHANCE
 )
 LOSS = kit.Quantity("test_loss", "test loss", digits=3)
+
+
 def jobs(settings: kit.Settings) -> list[kit.Job]:
     """One job per method; in the scale long also with many images, for 12 and for 40 epochs.
 
@@ -287,8 +289,8 @@ EXPERIMENT = kit.Experiment(
     source="figures 6 and 4.9",
     claimed="""without weight decay, where SGD overfits, a ResNet-34 with orthogonal weights
         reaches a lower test loss and a higher accuracy on CIFAR-10""",
-    ours="""a small network that learns 1,000 images by heart: the regime of the claim, not its size.
-        Rows with 20,000 images are shown, and not judged: nothing overfits there""",
+    ours="""a small network that learns 1,000 images by heart: the regime of the claim, not its
+        size. Rows with 20,000 images are shown, and not judged: nothing overfits there""",
     settings_stated="""
         network | ResNet-34 | three blocks, {width}, 32 and 64 channels
         training images | 50,000, shifted and mirrored at random |
@@ -311,8 +313,8 @@ EXPERIMENT = kit.Experiment(
     table=table,
     claims=claims,
     data=("cifar-10",),
-    note="""Reduced at every scale but `paper`: the paper trains a ResNet-34 on all 50,000 images for
-        150 epochs, 5 runs; full is a ResNet of three blocks (16, 32, 64 channels) on the first
+    note="""Reduced at every scale but `paper`: the paper trains a ResNet-34 on all 50,000 images
+        for 150 epochs, 5 runs; full is a ResNet of three blocks (16, 32, 64 channels) on the first
         1,000 images, without shifts and mirroring, and on the first 2,000 test images. This
         setting was chosen because the claim is about overfitting, and before these runs; it was
         not varied. `--scale long` adds an earlier experiment with 20,000 augmented images, for 12

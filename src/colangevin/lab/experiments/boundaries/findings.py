@@ -200,7 +200,7 @@ def judged(text: str, stated: str, ours: str, gains: Sequence[Sequence[float]]) 
 
     Example:
         >>> str(judged("x", "falls", "2, 1", [[1.0, 1.1, 0.9, 1.2, 1.0]]).order)
-        'yes (paired t, n = 5, p = 4.1e-05)'
+        'yes (paired t, n = 5, p = 3.4e-05)'
     """
     if len(gains[0]) == 1:
         way = "as" if all(one[0] > 0 for one in gains) else "not as"

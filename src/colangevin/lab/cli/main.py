@@ -31,8 +31,8 @@ def _experiments(incomplete: str) -> list[str]:
     """Names for the shell to complete, from the files: importing them would take seconds."""
     files = Path(__file__).parents[1].joinpath("experiments").glob("*/*.py")
     sources = [path.read_text(encoding="utf-8") for path in files]
-    found = [re.search('^NAME = "(.+)"$', source, re.MULTILINE) for source in sources]
-    names = sorted(match[1] for match in found if match and match[1] != "demo")
+    found = [re.search('^(NAME = |    name=)"(.+)",?$', one, re.MULTILINE) for one in sources]
+    names = sorted(match[2] for match in found if match and match[2] != "demo")
     return [name for name in ("list", *names) if name.startswith(incomplete)]
 
 

@@ -119,11 +119,11 @@ def test_examining_that_was_stopped_goes_on(tmp_path, monkeypatch):
     job = experiment.plan(experiment.settings("smoke", 4, 0))[0]
     curvature, seen = spiral_curvature.boundary_curvature, []
 
-    def until_the_third(network, grid):
+    def until_the_third(network, extent, grid):
         seen.append(network[0].weight[0, 0].item())
         if len(seen) == 3:
             raise KeyboardInterrupt
-        return curvature(network, grid=grid)
+        return curvature(network, extent, grid)
 
     monkeypatch.setattr(spiral_curvature, "boundary_curvature", until_the_third)
     with pytest.raises(KeyboardInterrupt):

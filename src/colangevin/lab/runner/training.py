@@ -38,7 +38,7 @@ class Training:
         items: how many there are in an epoch.
         batch_size: items in a batch.
         epochs: epochs in all.
-        points: measurements in an epoch.
+        points: measurements in an epoch; 0.5 is one in two epochs.
         shuffle: draw a new order for every epoch.
 
     Example:
@@ -53,7 +53,7 @@ class Training:
     items: int
     batch_size: int
     epochs: int
-    points: int = 1
+    points: float = 1
     shuffle: bool = True
 
     @property
@@ -64,7 +64,7 @@ class Training:
     @property
     def marks(self) -> list[int]:
         """Steps after which there is a measurement; the last one is the end."""
-        count = self.epochs * min(self.points, self.steps)
+        count = round(self.epochs * min(self.points, self.steps))
         return [round(self.epochs * self.steps * (i + 1) / count) for i in range(count)]
 
 

@@ -29,6 +29,8 @@ Penalty: TypeAlias = Callable[[Tensors], Tensor]
 Names: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 """Of the parameters that are trained, and of the other parameters and the buffers."""
 
+OF_WEIGHTS = "_of_weights"
+"""Attribute of a module whose output is a function of its parameters by name, and this function."""
 PATIENCE = 500
 """Steps of a training after which it is taken for a long one.
 
@@ -285,12 +287,19 @@ def _objective(
     """The value of one member, and its buffers afterwards, as a function of lists of tensors."""
     learned, rest = names
     kept = {name for name, _ in model.named_buffers()}
+    parameters = [name for name, _ in model.named_parameters()]
+    direct = getattr(model, OF_WEIGHTS, None)
+
+    def forward(weights: Tensors, inputs: Any) -> Any:
+        if direct is None:
+            return functional_call(model, weights, (inputs,))
+        return direct({name: weights[name] for name in parameters})
 
     def objective(position: tuple[Tensor, ...], others: Any, inputs: Any, targets: Any) -> Any:
         own = {n: t.mT if n in narrow else t for n, t in zip(learned, position, strict=True)}
         # Buffers may be changed by the forward pass.
         fixed = {n: t.clone() if n in kept else t for n, t in zip(rest, others, strict=True)}
-        value = _one(loss(functional_call(model, {**own, **fixed}, (inputs,)), targets), "loss")
+        value = _one(loss(forward({**own, **fixed}, inputs), targets), "loss")
         value = value if penalty is None else value + _one(penalty(own), "penalty")
         return value, tuple(tensor for name, tensor in fixed.items() if name in kept)
 

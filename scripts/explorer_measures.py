@@ -133,6 +133,42 @@ def long_run(minutes: float) -> dict[str, Any]:
     return {"minutes": minutes, "rows": run(minutes * 60, min(60.0, minutes * 6))}
 
 
+CASES = {
+    "two runs of one seed, *Overfitting and circles*": "preset=circles&training.members=1",
+    "two runs of four seeds, *Overfitting and circles*": "preset=circles&training.members=4",
+    "two runs of four seeds, *AdLaLa on four turns*": "preset=adlala&training.members=4",
+}
+
+
+def cases(seconds: float = 6.0) -> dict[str, dict[str, float]]:
+    """Steps and frames per second of each case, after two seconds of warming up."""
+    found = {}
+    with browser() as chromium, explorer() as (address, _, _):
+        for title, link in CASES.items():
+            page = opened(chromium, f"{address}#{link}")
+            page.wait_for_selector("body[data-ready=yes]")
+            page.evaluate("document.body.dataset.state !== 'playing' && play.click()")
+            page.wait_for_timeout(2000)
+            readings = [(time.perf_counter(), _steps(page))]
+            frames = []
+            for _ in range(4):
+                page.wait_for_timeout(250 * seconds)
+                frames.append(float(page.evaluate("document.body.dataset.fps")))
+                readings.append((time.perf_counter(), _steps(page)))
+            (begin, first), (end, last) = readings[0], readings[-1]
+            found[title] = {
+                "steps_per_second": round((last - first) / (end - begin)),
+                "frames_per_second": statistics.median(frames),
+            }
+            print(title, found[title], flush=True)
+            page.context.close()
+    return found
+
+
+def _steps(page: Any) -> int:
+    return int(page.evaluate("document.body.dataset.steps"))
+
+
 def presets() -> None:
     """What each preset shows after its number of steps: seeds 0 to 2, mean."""
     import torch
@@ -203,10 +239,14 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--only", choices=["speed", "memory"], help="measure only one of the two")
     parser.add_argument("--write", action="store_true", help="write the record and the table")
+    parser.add_argument("--cases", action="store_true", help="only steps and frames per second")
     parser.add_argument("--presets", action="store_true", help="only train the presets")
     parser.add_argument("--screenshot", type=Path, help="only make this picture")
     parser.add_argument("--steps", type=int, default=3_000, help="of the picture")
     given = parser.parse_args()
+    if given.cases:
+        cases()
+        return None
     if given.presets:
         return presets()
     if given.screenshot:

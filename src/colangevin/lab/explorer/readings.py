@@ -9,17 +9,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 import colangevin as cl
 from colangevin.lab.explorer.building import Points
-from colangevin.lab.explorer.recipes import layer_names
-from colangevin.lab.explorer.runs import Member, Training, loss_of
+from colangevin.lab.explorer.members import Member, Members
+from colangevin.lab.explorer.runs import Training
 
 GRID, SMALL_GRID = 56, 24
 """Points along a side of the decision region, and of the small ones."""
 BINS = 41
-PIECE = 448
-"""Points of a region that are computed at once."""
 MOST_SHOWN = 240
 """Weights on a circle, or singular values, in one picture."""
 MARGIN = 1.15
@@ -99,7 +98,7 @@ def problem(training: Training) -> dict[str, Any]:
         "train": sent(points.train_inputs, points.train_labels),
         "test": sent(points.test_inputs, points.test_labels),
         "seeds": training.spec.seeds,
-        "layers": list(weights_of(training.runs["a"][0])),
+        "layers": titles_of(training.spec.network["depth"]),
         "spec": training.start.plain(),
     }
 
@@ -107,26 +106,37 @@ def problem(training: Training) -> dict[str, Any]:
 # --- one run ------------------------------------------------------------------------------
 
 
-def scores(member: Member, points: Points) -> list[float | None]:
-    """Training loss, test loss, training accuracy and test accuracy."""
-    found: list[float | None] = []
+def scores(members: Members, points: Points) -> list[list[float | None]]:
+    """Training loss, test loss, training accuracy and test accuracy of each member."""
+    losses, shares = [], []
     pairs = (
         (points.train_inputs, points.train_labels),
         (points.test_inputs, points.test_labels),
     )
-    outputs = [(member.outputs(inputs), labels) for inputs, labels in pairs]
-    found += [float(loss_of(logits.unsqueeze(1), labels)) for logits, labels in outputs]
-    found += [float(((logits > 0) == (labels > 0.5)).float().mean()) for logits, labels in outputs]
-    return [rounded(value) for value in found]
+    for inputs, labels in pairs:
+        logits = members.outputs(inputs)
+        cross = functional.binary_cross_entropy_with_logits
+        losses.append(cross(logits, labels.expand_as(logits), reduction="none").mean(dim=1))
+        shares.append(((logits > 0) == (labels > 0.5)).float().mean(dim=1))
+    table = torch.stack([*losses, *shares], dim=1)
+    return [[rounded(value) for value in row] for row in table.tolist()]
+
+
+def titles_of(depth: int) -> list[str]:
+    """Names for readers of the weights of a network.
+
+    Example:
+        >>> titles_of(2)
+        ['input', 'hidden 1', 'output']
+    """
+    return ["input", *(f"hidden {i}" for i in range(1, depth)), "output"]
 
 
 def weights_of(member: Member) -> dict[str, Tensor]:
     """The weights of each layer by a name for readers."""
-    roles = layer_names(member.network["depth"])
-    names = [name for own in roles.values() for name in own]
-    table = dict(member.model.named_parameters())
-    titles = ["input", *(f"hidden {i}" for i in range(1, len(names) - 1)), "output"]
-    return {title: table[name].detach() for title, name in zip(titles, names, strict=True)}
+    names = [name for name in member.named if name.endswith("weight")]
+    pairs = zip(titles_of(len(names) - 1), names, strict=True)
+    return {title: member.named[name].detach() for title, name in pairs}
 
 
 def rule_of(title: str, run: Mapping[str, Any]) -> tuple[str, float]:
@@ -236,10 +246,9 @@ def _group_name(group: Mapping[str, Any], index: int) -> str:
 # --- frames -------------------------------------------------------------------------------
 
 
-def region(member: Member, grid: Tensor) -> str:
-    """The probability of class 1 over the plane, in pieces that fit into the cache."""
-    pieces = [member.outputs(piece) for piece in grid.split(PIECE)]
-    return packed(torch.cat(pieces).sigmoid())
+def regions(members: Members, grid: Tensor, index: int | None = None) -> list[str]:
+    """The probability of class 1 over the plane, of all members or of one."""
+    return [packed(own) for own in members.outputs(grid, index).sigmoid()]
 
 
 def run_frame(
@@ -256,18 +265,16 @@ def run_frame(
     """
     members, run = training.runs[letter], training.spec.runs[letter]
     member = members[shown]
-    found = [scores(each, training.points) for each in members]
-    small: list[str] = []
-    if len(members) > 1:
-        grid = grid_of(bounds, SMALL_GRID)
-        small = [region(each, grid) for each in members]
+    found = scores(members, training.points)
+    several = len(members) > 1
     return {
         "scores": [list(column) for column in zip(*found, strict=True)],
-        "region": region(member, grid_of(bounds, GRID)),
-        "small": small,
+        "region": regions(members, grid_of(bounds, GRID), shown)[0],
+        "small": regions(members, grid_of(bounds, SMALL_GRID)) if several else [],
         "layers": layers(member, run),
         "geometry": geometry(member, run, layer),
         "groups": groups(member),
-        "stopped": [each.stopped for each in members],
+        "stopped": members.stopped,
+        "alone": members.alone,
         "settings": {key: value for key, value in run.items() if key != "method"},
     }

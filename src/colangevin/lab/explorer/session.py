@@ -257,10 +257,7 @@ class Session:
             "changes": training.changes,
             "steps": training.steps,
             "history": self._rows,
-            "stopped": {
-                letter: [member.stopped for member in members]
-                for letter, members in training.runs.items()
-            },
+            "stopped": {letter: own.stopped for letter, own in training.runs.items()},
         }
 
     # --- commands -------------------------------------------------------------------------
@@ -326,7 +323,7 @@ class Session:
         """Choose the member and the layer whose inside is shown."""
         from colangevin.lab.explorer import readings
 
-        names = list(readings.weights_of(self.training.runs["a"][0]))
+        names = readings.titles_of(self._spec.network["depth"])
         layer, most = given.get("layer", self._layer), len(self._spec.seeds) - 1
         member = _whole("member", given.get("member", self._member), most)
         if layer not in names:

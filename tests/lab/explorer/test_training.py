@@ -85,7 +85,7 @@ def test_directions_are_exported_with_constraints_and_without(direction: str) ->
     expected = results_of(training)
     assert repeated(training) == expected
     assert all(members.stopped == [None, None] for members in training.runs.values())
-    frame = readings.run_frame(training, "a", [-1, 1, -1, 1], 0, "input")
+    frame = readings.frame(training, [-1, 1, -1, 1], 0, "input")["a"]
     assert all(group["violation"] < 1e-4 for group in frame["groups"])
     other = trained(16, a={**run, "direction": "gradient", **RULES, "h": 0.02})
     if direction != "gradient":
@@ -212,7 +212,7 @@ def test_the_noise_is_another_after_a_change() -> None:
 
 def test_constraints_hold_and_are_read() -> None:
     training = trained(30, a={"method": "cola", "h": 0.1, **RULES, "input_radius": 0.3})
-    frame = readings.run_frame(training, "a", [-1, 1, -1, 1], 1, "hidden 1")
+    frame = readings.frame(training, [-1, 1, -1, 1], 1, "hidden 1")["a"]
     member = training.runs["a"][1]
     weights = readings.weights_of(member)
     assert float(weights["input"].abs().max()) <= 0.3
@@ -268,7 +268,7 @@ def test_a_member_that_diverges_stops_alone() -> None:
     assert "finite" in stopped[0]
     assert stopped[1] is None
     assert not training.over
-    frame = readings.run_frame(training, "a", [-1, 1, -1, 1], 0, "input")
+    frame = readings.frame(training, [-1, 1, -1, 1], 0, "input")["a"]
     assert frame["scores"][0][0] is None
     assert frame["geometry"]["picture"] == "none"
 

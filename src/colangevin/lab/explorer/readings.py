@@ -21,6 +21,10 @@ GRID, SMALL_GRID = 56, 24
 BINS = 41
 MOST_SHOWN = 240
 """Weights on a circle, or singular values, in one picture."""
+MOST_NODES = 12
+"""Nodes of a layer that the drawn network has."""
+BEYOND = 2.0
+"""The drawn network shows weights up to so many bounds."""
 MARGIN = 1.15
 DRAWING = 1.5
 """Half the side of the square in which a user draws."""
@@ -80,6 +84,38 @@ def grid_of(bounds: Sequence[float], side: int) -> Tensor:
     centres = (torch.arange(side) + 0.5) / side
     x, y = left + (right - left) * centres, top - (top - bottom) * centres
     return torch.stack([x.repeat(side), y.repeat_interleave(side)], dim=1)
+
+
+def frame(
+    training: Training, bounds: Sequence[float], shown: int, layer: str, side: int = GRID
+) -> dict[str, Any]:
+    """All that the page shows of all runs.
+
+    Args:
+        training: the training.
+        bounds: of the decision region.
+        shown: the member whose inside is shown.
+        layer: the layer whose geometry is shown.
+        side: points along a side of the decision region.
+    """
+    scales, grid = scales_of(training), grid_of(bounds, side)
+    small = grid_of(bounds, SMALL_GRID) if len(training.spec.seeds) > 1 else None
+    found = {}
+    for letter, members in training.runs.items():
+        found[letter] = {
+            "region": regions(members, grid, shown)[0],
+            "small": [] if small is None else regions(members, small),
+            **_inside(training, letter, shown, layer, scales),
+        }
+    return found
+
+
+def first_layer(training: Training) -> str:
+    """The first layer that has a constraint in a run; else the input layer."""
+    for title in titles_of(training.spec.network["depth"]):
+        if any(rule_of(title, run)[0] != "none" for run in training.spec.runs.values()):
+            return title
+    return "input"
 
 
 def problem(training: Training) -> dict[str, Any]:
@@ -162,10 +198,61 @@ def layers(member: Member, run: Mapping[str, Any]) -> dict[str, Any]:
     """The histogram of every layer."""
     found = {}
     for title, weight in weights_of(member).items():
-        kind, radius = rule_of(title, run)
-        bound = {"circle": radius, "orthogonal": 1.0, "none": None}.get(kind, radius)
-        found[title] = {"kind": kind, **histogram(weight, bound)}
+        kind, _ = rule_of(title, run)
+        found[title] = {"kind": kind, **histogram(weight, bound_of(title, run))}
     return found
+
+
+def bound_of(title: str, run: Mapping[str, Any]) -> float | None:
+    """The bound of single weights in a layer, if a constraint gives one."""
+    kind, radius = rule_of(title, run)
+    return {"none": None, "orthogonal": 1.0}.get(kind, radius)
+
+
+def scales_of(training: Training) -> dict[str, float]:
+    """For each layer the weight that the drawn network shows as full: a bound of one of the runs.
+
+    Both runs have one scale. Without a bound it is the largest weight now.
+    """
+    found = {}
+    firsts = {letter: weights_of(own[0]) for letter, own in training.runs.items()}
+    for title in titles_of(training.spec.network["depth"]):
+        rules = [rule_of(title, run) for run in training.spec.runs.values()]
+        known = [radius for kind, radius in rules if kind == "circle"]
+        largest = max(float(own[title].abs().max()) for own in firsts.values())
+        found[title] = min(known) if known else largest if math.isfinite(largest) else 1.0
+    return found
+
+
+def drawn_network(member: Member, scales: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Some weights of each layer, in units of its scale: what the drawn network's lines are.
+
+    Of wide layers it has the nodes in even distances.
+    """
+    found = []
+    for title, weight in weights_of(member).items():
+        rows, columns = (_chosen(count) for count in weight.shape)
+        part = weight[rows][:, columns] / (max(scales[title], 1e-12) * BEYOND)
+        found.append(
+            {
+                "rows": len(rows),
+                "columns": len(columns),
+                "of": list(weight.shape),
+                "values": packed_signed(part.clamp(-1.0, 1.0)),
+            }
+        )
+    return found
+
+
+def _chosen(count: int) -> list[int]:
+    """Which nodes are drawn.
+
+    Example:
+        >>> _chosen(3), len(_chosen(500))
+        ([0, 1, 2], 12)
+    """
+    shown = min(count, MOST_NODES)
+    return [i * count // shown for i in range(shown)]
 
 
 def slack_of(
@@ -251,27 +338,17 @@ def regions(members: Members, grid: Tensor, index: int | None = None) -> list[st
     return [packed(own) for own in members.outputs(grid, index).sigmoid()]
 
 
-def run_frame(
-    training: Training, letter: str, bounds: Sequence[float], shown: int, layer: str
+def _inside(
+    training: Training, letter: str, shown: int, layer: str, scales: Mapping[str, float]
 ) -> dict[str, Any]:
-    """All that the page shows of one run.
-
-    Args:
-        training: the training.
-        letter: which run.
-        bounds: of the decision region.
-        shown: the member whose inside is shown.
-        layer: the layer whose geometry is shown.
-    """
+    """Numbers of all members of a run, and the inside of the one that is shown."""
     members, run = training.runs[letter], training.spec.runs[letter]
     member = members[shown]
     found = scores(members, training.points)
-    several = len(members) > 1
     return {
         "scores": [list(column) for column in zip(*found, strict=True)],
-        "region": regions(members, grid_of(bounds, GRID), shown)[0],
-        "small": regions(members, grid_of(bounds, SMALL_GRID)) if several else [],
         "layers": layers(member, run),
+        "network": drawn_network(member, scales),
         "geometry": geometry(member, run, layer),
         "groups": groups(member),
         "stopped": members.stopped,

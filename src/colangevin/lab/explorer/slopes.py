@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from colangevin.ensemble.gradients import Found
 
-PIECE = 448
-"""Points of one member that are computed at once: what they give stays in the cache."""
+PIECE = 400_000
+"""Numbers of a layer that are computed at once: they stay in the cache."""
 
 
 class Sine(nn.Module):
@@ -80,10 +80,11 @@ class Slopes:
     @torch.no_grad()
     def outputs(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         """The logits of all members at the same points: [members, points]."""
-        members = len(weights[self.names[0][0]])
+        members, width = weights[self.names[0][1]].shape
+        points = max(16, PIECE // (members * width))
         pieces = [
             self._walk(weights, piece.expand(members, -1, -1))[-1][..., 0]
-            for piece in inputs.split(PIECE)
+            for piece in inputs.split(points)
         ]
         return torch.cat(pieces, dim=1)
 

@@ -15,7 +15,7 @@ FRAMES = 50
 SIDE = 40
 """Points along a side of a recorded region."""
 LEVELS = 24
-"""Shades of a recorded region."""
+"""Shades of a recorded region, and of the lines of a recorded network."""
 
 
 def packed_record(name: str) -> bytes:

@@ -117,8 +117,8 @@ PRESETS: dict[str, Preset] = {
     "biases": Preset(
         "Slow biases",
         "What happens if the biases step only every fifth time?",
-        "A is SGD with h = 0.2. In B the weights have the same step, but the biases step only every "
-        "fifth time, five times as far.",
+        "A is SGD with h = 0.2. In B the weights have the same step, but the biases step only "
+        "every fifth time, five times as far.",
         {
             "data": FOUR_TURNS,
             "network": {"depth": 1, "width": 100},
@@ -127,6 +127,6 @@ PRESETS: dict[str, Preset] = {
             "b": {"method": "multirate", "h": 1.0, "period": 5, "momentum": 0},
         },
         20_000,
-        {},
+        {"test_accuracy": "b", "test_loss": "b"},
     ),
 }

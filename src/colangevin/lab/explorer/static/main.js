@@ -3,9 +3,10 @@
 import { getChoices, getOpening, Session } from "./api.js";
 import { Controls } from "./controls.js";
 import { Drawing } from "./drawing.js";
-import { picture, save } from "./exports.js";
+import { save } from "./exports.js";
 import { History } from "./history.js";
 import { Opening, told } from "./opening.js";
+import { Share } from "./share.js";
 import { copy, fromHash, toHash, usedNames, complete } from "./state.js";
 import { View } from "./view.js";
 import { fillWords, openWords } from "./words.js";
@@ -22,6 +23,7 @@ const drawing = new Drawing((points) => change("data", "points", points), () => 
   view.redraw();
 });
 
+const share = new Share(page, { attempt, announce, complain, send, remember });
 const opening = new Opening(getOpening, (frame, own) => {
   view.history = own;
   page.shownState = "recorded";
@@ -350,47 +352,6 @@ function showStory(name) {
   return undefined;
 }
 
-async function showCode() {
-  const text = await attempt(() => page.session.code());
-  if (text === null) return;
-  find("code-text").textContent = text;
-  find("code-dialog").showModal();
-}
-
-async function copyText(text, said) {
-  try {
-    await navigator.clipboard.writeText(text);
-    announce(said);
-    return true;
-  } catch {
-    complain(`Copy this by hand: ${text}`);
-    return false;
-  }
-}
-
-async function copyLink() {
-  await send("pause");
-  remember();
-  const hash = toHash(page.choices, page.start, page.changes, page.steps, page.preset);
-  if (await copyText(`${location.origin}/#${hash}`, "The link is copied.")) flash("copy-link", "Copied");
-}
-
-function flash(id, text) {
-  const before = find(id).textContent;
-  find(id).textContent = text;
-  setTimeout(() => { find(id).textContent = before; }, 1500);
-}
-
-async function exportPicture() {
-  const names = ["a", "b"].filter((l) => page.spec[l]).map((l) => `${l.toUpperCase()}: ${find(`name-${l}`).textContent}, h = ${page.spec[l].h}, test accuracy ${find(`test-accuracy-${l}`).textContent}, test loss ${find(`test-loss-${l}`).textContent}`);
-  save("cola-explore.png", await picture(`cola explore, step ${find("steps").textContent}`, names), "image/png");
-}
-
-async function exportRecord() {
-  const record = await attempt(() => page.session.record());
-  if (record) save("cola-explore.json", JSON.stringify(record, null, 1), "application/json");
-}
-
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   view.recolour();
@@ -433,11 +394,11 @@ function wire() {
   on("history", "input", (event) => { stopReplay(); goTo(Number(event.target.value)); });
   on("replay", "click", replay);
   on("live", "click", () => { stopReplay(); goTo(history.frames.length - 1); });
-  on("copy-link", "click", copyLink);
-  on("export-picture", "click", exportPicture);
-  on("export-record", "click", exportRecord);
-  on("export-code", "click", showCode);
-  on("code-copy", "click", async () => { if (await copyText(find("code-text").textContent, "The program is copied.")) flash("code-copy", "Copied"); });
+  on("copy-link", "click", () => share.copyLink());
+  on("export-picture", "click", () => share.picture());
+  on("export-record", "click", () => share.record());
+  on("export-code", "click", () => share.code());
+  on("code-copy", "click", () => share.copyCode());
   on("code-save", "click", () => save("cola_explore.py", find("code-text").textContent, "text/x-python"));
   on("code-close", "click", () => find("code-dialog").close());
   on("help", "click", () => find("help-dialog").showModal());

@@ -63,7 +63,7 @@ export function drawRegion(canvas, text, problem, showTest, cursor = null) {
   context.imageSmoothingQuality = "high";
   if (text) context.drawImage(paint(text), 0, 0, width, height);
   if (!problem) return;
-  const scale = Math.max(0.75, Math.min(1.25, width / 420));
+  const scale = Math.max(0.5, Math.min(1.25, width / 420));
   const drawn = problem.spec.data.kind === "drawn";
   if (showTest) {
     context.globalAlpha = drawn ? 1 : 0.55;

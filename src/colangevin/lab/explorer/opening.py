@@ -14,8 +14,8 @@ from typing import Any
 FRAMES = 50
 SIDE = 40
 """Points along a side of a recorded region."""
-LEVELS = 24
-"""Shades of a recorded region, and of the lines of a recorded network."""
+FINE, COARSE = 24, 10
+"""Shades of a recorded region; of small regions, bars and lines of the network."""
 
 
 def packed_record(name: str) -> bytes:
@@ -70,21 +70,24 @@ def record(name: str) -> dict[str, Any]:
 
 def _coarse(run: dict[str, Any]) -> dict[str, Any]:
     """A frame of a run with fewer shades, which compress better."""
-    return {
-        **run,
-        "region": _shades(run["region"]),
-        "small": [_shades(own) for own in run["small"]],
+    small = [_shades(own, COARSE) for own in run["small"]]
+    network = [{**own, "values": _shades(own["values"], COARSE)} for own in run["network"]]
+    layers = {
+        title: {**own, "counts": _shades(own["counts"], COARSE)}
+        for title, own in run["layers"].items()
     }
+    region = _shades(run["region"], FINE)
+    return {**run, "region": region, "small": small, "network": network, "layers": layers}
 
 
-def _shades(packed: str) -> str:
+def _shades(packed: str, levels: int) -> str:
     """Fewer shades.
 
     Example:
-        >>> list(base64.b64decode(_shades(base64.b64encode(bytes([0, 3, 128, 255])).decode())))
-        [0, 0, 133, 255]
+        >>> list(base64.b64decode(_shades(base64.b64encode(bytes([0, 3, 128, 255])).decode(), 3)))
+        [0, 0, 128, 255]
     """
-    top = LEVELS - 1
+    top = levels - 1
     values = [round(round(value / 255 * top) / top * 255) for value in base64.b64decode(packed)]
     return base64.b64encode(bytes(values)).decode()
 

@@ -89,7 +89,7 @@ PRESETS: dict[str, Preset] = {
             },
         },
         20_000,
-        {"test_accuracy": "b", "test_loss": "b"},
+        {"test_accuracy": "neither", "test_loss": "b"},
     ),
     "temperature": Preset(
         "Temperature",

@@ -7,15 +7,22 @@ const find = (id) => document.getElementById(id);
 
 const SCORES = { test_accuracy: ["accuracy", 3, (v) => `${(100 * v).toFixed(1)} %`], test_loss: ["loss", 1, (v) => v.toPrecision(3)] };
 
+/** The scores that each run is ahead in. */
+function grouped(ahead) {
+  const found = {};
+  for (const [score, letter] of Object.entries(ahead)) (found[letter] ??= []).push(score);
+  return found;
+}
+
 /** What the recorded run has shown at its end: both numbers of both runs, and who is ahead. */
 export function told({ frames, seeds }, preset) {
   const { runs, steps } = frames.at(-1);
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const numbers = Object.values(SCORES).map(([name, place, words]) =>
     `test ${name} ${Object.values(runs).map((run) => words(mean(run.scores[place]))).join(" against ")}`);
-  const leads = Object.entries(preset.ahead).map(([score, letter]) => {
-    const name = SCORES[score][0];
-    return letter === "neither" ? `the seeds differ in ${name}` : `${letter.toUpperCase()} is ahead in ${name} with every seed`;
+  const leads = Object.entries(grouped(preset.ahead)).map(([letter, own]) => {
+    const names = own.map((score) => SCORES[score][0]).join(" and ");
+    return letter === "neither" ? `the seeds differ in ${names}` : `${letter.toUpperCase()} is ahead in ${names} with every seed`;
   });
   return `Recorded, A against B at step ${steps.toLocaleString("en")}, mean of ${seeds.length} seeds: ${[...numbers, ...leads].join(", ")}.`;
 }

@@ -472,8 +472,8 @@ def test_the_picture_has_the_ratios_and_times_of_the_record():
 
 def test_page_is_in_step_with_the_results():
     record = Record.load(ROOT / "benchmarks" / "results" / "bench.json")
-    page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)
-    assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == page
+    for name, page in presenting.docs_pages(record).items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page
     assert (ROOT / "benchmarks" / "results" / "bench.png").is_file()
     assert list(record.works) == list(LETTERS)
 

@@ -146,7 +146,7 @@ READINGS = (
         "spheres with noise, future work of the thesis",
         "sampled in tests only",
         "named in the thesis, without a result",
-        "bounds on norms, three radii, with and without noise; in the table of the page.",
+        "bounds on norms, two pairs of radii, with and without noise; in the table of the page.",
         "spiral-classifiers",
     ),
     Reading(

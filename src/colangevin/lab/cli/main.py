@@ -109,20 +109,10 @@ def bench(
     ] = None,
 ) -> None:
     """Time the optimizer against others, with memory and violation; < 5 minutes on 2 cores."""
+    asked = dict(locals())
     from colangevin.lab.cli.bench_command import run_bench
 
-    raise typer.Exit(
-        run_bench(
-            works=works,
-            out=out,
-            rounds=rounds,
-            short=quick,
-            complete=full,
-            threads=threads,
-            seed=seed,
-            reference=reference,
-        )
-    )
+    raise typer.Exit(run_bench(**asked))
 
 
 @app.command()
@@ -175,24 +165,10 @@ def reproduce(
     ] = None,
 ) -> None:
     """Run an experiment of the paper; it can be stopped at any time and resumed."""
+    asked = dict(locals())
     from colangevin.lab.cli.reproduce_command import run_reproduce
 
-    raise typer.Exit(
-        run_reproduce(
-            name=name,
-            about=about,
-            scale=scale,
-            runs=runs,
-            seed=seed,
-            data=data,
-            out=out,
-            resume=resume,
-            jobs=jobs,
-            engine=engine,
-            address=address,
-            gpus=gpus,
-        )
-    )
+    raise typer.Exit(run_reproduce(**asked))
 
 
 @app.command()

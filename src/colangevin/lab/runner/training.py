@@ -42,12 +42,7 @@ class Training:
         shuffle: draw a new order for every epoch.
 
     Example:
-        >>> def begin():
-        ...     model = nn.Linear(1, 1)
-        ...     return Parts(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        >>> def loss(model, items):
-        ...     return (model(items[:, None].float()) - 1).square().mean()
-        >>> training = Training(begin, loss, lambda model: {}, items=10, batch_size=4, epochs=2)
+        >>> training = Training(None, None, None, items=10, batch_size=4, epochs=2)
         >>> training.steps, training.marks
         (3, [3, 6])
     """

@@ -72,7 +72,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 }
 METHODS: dict[str, dict[str, dict[str, Any]]] = {
     "digits": PLAIN | with_momentum(PLAIN),
-    "few": PLAIN | with_momentum(PLAIN),
+    "few": PLAIN,
     "text": {
         "multirate": {"label": "multirate", "asleep": True},
         "sgd": {"label": "SGD"},

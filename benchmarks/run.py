@@ -73,7 +73,7 @@ def main() -> int:
             works = arguments.works
             sizes = Sizes(laws=tuple(arguments.laws.split(",")) if arguments.laws else ())
             code = run_bench(
-                works=works, out=Path(folder), complete=complete, reference=reference, sizes=sizes
+                works=works, out=Path(folder), full=complete, reference=reference, sizes=sizes
             )
             if code:
                 return code

@@ -308,6 +308,15 @@ def test_a_picture_of_a_stopped_run_says_so():
     assert "8 hidden layers learn" in whole and "stopped" not in whole
 
 
+def test_the_picture_shows_means_and_bands_of_the_records():
+    axis = demo_plot.draw(Records(part(800, complete=True))).axes[3]
+    for line, band in zip(axis.get_lines(), axis.collections, strict=True):
+        assert line.get_xydata().tolist() == [[0.0, 50.0], [800.0, pytest.approx(55.0)]]
+        edges = {round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 800}
+        assert edges == {45.0, 65.0}  # two standard errors of 50 and 60
+    assert len(axis.get_lines()) == 2
+
+
 def test_the_program_is_called_as_it_was(monkeypatch, tmp_path):
     """After `make demo` cola is not on the PATH."""
     tool = tmp_path / "bin" / "cola"

@@ -12,16 +12,13 @@ from colangevin.lab.runner import job_log as logs
 from colangevin.lab.runner import running
 from colangevin.lab.runner.job_log import Log
 from colangevin.lab.runner.records import Record, Records, read_records
-from colangevin.lab.runner.running import reproduce
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(smoke):
     """An uninterrupted run at the smallest scale, and its data."""
-    data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
-    small_data.write_cifar(data)
     with small_data.any_hash():
-        yield reproduce(cifar.EXPERIMENT, "smoke", runs=2, data=data, out=out, jobs=1), data
+        yield smoke("cifar-orthogonal", runs=2), smoke.data
 
 
 def test_every_method_has_a_whole_record(whole):

@@ -513,13 +513,15 @@ def test_words_are_explained(page: Page) -> None:
     page.page.click("#words-close")
 
 
-def test_cards_without_content_are_not_there(page: Page) -> None:
+def test_cards_without_content_are_not_there(page: Page, running: Running) -> None:
     cards = ("#card-temperature", "#card-violation", "#card-groups", "#card-geometry")
     page.page.click("#step")
     page.wait("document.body.dataset.steps === '1'")
     assert not any(page.page.is_visible(card) for card in cards)  # SGD has none of it
     page.choose("a-method", "adlala")
+    assert settles(running, "a", "method", "adlala")
     page.choose("a-input", "circle")
+    assert settles(running, "a", "input", "circle")
     page.page.click("#step-many")
     page.wait("document.body.dataset.steps === '100'")
     assert all(page.page.is_visible(card) for card in cards)

@@ -253,6 +253,7 @@ def test_temperature_and_friction_are_the_librarys() -> None:
     assert [group["kinetic"] for group in found] == [
         readings.rounded(value) for value in cl.kinetic_temperature(optimizer)
     ]
+    assert all(group["kinetic"] is not None for group in found)
     assert found[0]["friction"] is not None
     assert found[1]["friction"] is None
 

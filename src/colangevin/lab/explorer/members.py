@@ -15,6 +15,7 @@ from torch.optim.optimizer import Optimizer
 import colangevin as cl
 from colangevin.errors import ColangevinError, ProjectionWarning
 from colangevin.lab.explorer.slopes import Slopes
+from colangevin.optimizers.step.bucket import STEP
 from colangevin.optimizers.step.friction import FRICTION
 
 Maker: TypeAlias = "Callable[[Any, int], Optimizer]"
@@ -166,9 +167,10 @@ class Members:
             for name, parameter in member.named.items():
                 parameter.copy_(found["weights"][name][row])
                 entry = found["state"].get(name, {})
-                member.optimizer.state[parameter] = {
-                    key: _own(key, value, row, count, parameter) for key, value in entry.items()
-                }
+                own = {k: _own(k, value, row, count, parameter) for k, value in entry.items()}
+                if STEP in own:  # an ensemble counts for all of them
+                    own[STEP].fill_(self.steps)
+                member.optimizer.state[parameter] = own
             for group, own in zip(member.optimizer.param_groups, found["groups"], strict=True):
                 settings = own["settings"][row]
                 group.update({k: v for k, v in settings.items() if k in group and k != FRICTION})

@@ -20,6 +20,7 @@ from colangevin.lab.experiments.problems.search import (
     COURSE,
     Going,
     Options,
+    jobs_of,
     search_together,
     sweep_together,
 )
@@ -43,7 +44,7 @@ LAPTOP: dict[str, Any] = {
 ``late`` tasks are compared. ``taus`` are all trained with all seeds, for ``line_tasks``."""
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": LAPTOP
-    | {"runs": 2, "tasks": 2, "images": 96, "pool": 200, "hidden": [8, 8], "late": 1, "tried": 2}
+    | {"runs": 2, "tasks": 2, "images": 48, "pool": 200, "hidden": [8, 8], "late": 1, "tried": 2}
     | {"line_tasks": 2, "taus": [0.0, 1e-6]},
     "laptop": LAPTOP,
     "full": LAPTOP | {"tasks": 800, "hidden": [300, 150]},
@@ -122,12 +123,9 @@ def jobs(settings: kit.Settings) -> list[kit.Job]:
         >>> [job.name for job in jobs({**SCALES["smoke"], "seed": 0})][-3:]
         ['circle-adam', 'line-box', 'line-circle']
     """
-    special = ("tried", "taus", "line_tasks")
-    common = {key: value for key, value in settings.items() if key not in special}
-    found = [
-        kit.Job(NAME, name, {**common, **own, "trials": own["trials"][: settings.get("tried")]})
-        for name, own in METHODS.items()
-    ]
+    common = {key: value for key, value in settings.items() if key not in ("taus", "line_tasks")}
+    found = jobs_of(NAME, METHODS, common)
+    common.pop("tried", None)
     line = [{**LINE, "tau": tau} for tau in settings["taus"]]
     for kind in ("box", "circle"):
         own = {**METHODS[f"{kind}-noise"], "tasks": settings["line_tasks"], "trials": line}

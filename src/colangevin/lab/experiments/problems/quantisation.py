@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
+from torch.nn import functional
 
 from colangevin.constraints import Box, Circle
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import attacks
 from colangevin.lab.experiments.problems import quantisation_findings as findings
-from colangevin.lab.experiments.problems.images import Images, learn, read_images
+from colangevin.lab.experiments.problems.images import Images, Networks, Part, search_on_images
 from colangevin.lab.experiments.problems.rounding import rounded_model
-from colangevin.lab.experiments.problems.search import SEEDS, Going, Options, search
+from colangevin.lab.experiments.problems.search import SEEDS, Options, jobs_of
 from colangevin.lab.models import mlp
 from colangevin.optimizers import CoLA, constrain_, penalty
 
@@ -90,14 +91,13 @@ def jobs(settings: kit.Settings) -> list[kit.Job]:
         >>> [job.name for job in jobs({**SCALES["smoke"], "seed": 0})][::8]
         ['mlp-sgd', 'cnn-sgd']
     """
-    common = {key: value for key, value in settings.items() if key not in ("tried", "networks")}
-    found = []
-    for network in settings["networks"]:
-        for name, own in METHODS.items():
-            trials = own["trials"][: settings.get("tried")]
-            together = {**common, **own, "trials": trials, "network": network}
-            found.append(kit.Job(NAME, f"{network}-{name}", together))
-    return found
+    common = {key: value for key, value in settings.items() if key != "networks"}
+    methods = {
+        f"{network}-{name}": {**own, "network": network}
+        for network in settings["networks"]
+        for name, own in METHODS.items()
+    }
+    return jobs_of(NAME, methods, common)
 
 
 def make_network(settings: kit.Settings) -> nn.Sequential:
@@ -128,13 +128,13 @@ def bounds(model: nn.Module, factor: float) -> dict[str, float]:
     return {n: factor / math.sqrt(p.numel() // len(p)) for n, p in weights.items()}
 
 
-def make(settings: kit.Settings, options: Options, steps: int) -> kit.training.Parts:
-    """A network, its optimizer, and the schedule of the lr: down to 0 on a line.
+def make(settings: kit.Settings, options: Options) -> tuple[nn.Module, CoLA]:
+    """A network and its optimizer.
 
     Example:
         >>> settings = {"network": "mlp", "width": 8, "geometry": "box"}
-        >>> parts = make(settings, {"lr": 0.1, "factor": 1.0}, 9)
-        >>> [str(group["constraint"])[:3] for group in parts.optimizer.param_groups]
+        >>> _, optimizer = make(settings, {"lr": 0.1, "factor": 1.0})
+        >>> [str(group["constraint"])[:3] for group in optimizer.param_groups]
         ['Box', 'Box', 'Box', 'Unc']
     """
     model, adam = make_network(settings), settings.get("direction") == "adam"
@@ -150,7 +150,7 @@ def make(settings: kit.Settings, options: Options, steps: int) -> kit.training.P
     )
     if "factor" in options and not geometry and "strength" not in options:
         clip(model, optimizer, options["factor"])
-    return kit.training.Parts(model, optimizer, LambdaLR(optimizer, lambda s: 1 - s / steps))
+    return model, optimizer
 
 
 def clip(model: nn.Module, optimizer: torch.optim.Optimizer, factor: float) -> None:
@@ -165,37 +165,18 @@ def clip(model: nn.Module, optimizer: torch.optim.Optimizer, factor: float) -> N
     optimizer.register_step_post_hook(after)
 
 
-def run(job: kit.Job, log: kit.Log) -> None:
-    """Search among a method's trials, then train new seeds."""
-    settings = job.settings
-    images = read_images(settings, log.data)
-
-    def train(options: Options, part: str, going: Going) -> dict[str, float] | None:
-        return trained(settings, images, options, part, going)
-
-    search(log, train, CHOOSE)
+def loss(model: nn.Module, settings: kit.Settings, options: Options, batch: Part) -> Tensor:
+    """Cross entropy, and a penalty on what is beyond a bound if that is the method."""
+    found = functional.cross_entropy(model(batch.inputs), batch.labels)
+    if "strength" not in options:
+        return found
+    circles = {name: Circle(bound) for name, bound in bounds(model, options["factor"]).items()}
+    return found + penalty(model, circles, options["strength"])
 
 
-def trained(
-    settings: kit.Settings, images: Images, options: Options, part: str, going: Going
-) -> dict[str, float] | None:
-    """Train one network, round it, and measure it."""
-    steps = settings["epochs"] * -(-len(images.train.labels) // settings["batch_size"])
-    parts = make(settings, options, steps)
-    model = parts.model
-    rules: dict[Any, Any] = {}
-    if "strength" in options:
-        rules = {name: Circle(bound) for name, bound in bounds(model, options["factor"]).items()}
-
-    def extra() -> Tensor | float:
-        return penalty(model, rules, options["strength"]) if rules else 0.0
-
-    seconds = learn(parts, images.train, settings, going, extra)
-    return None if seconds is None else {**measure(model, images, part), "seconds": seconds}
-
-
-@torch.no_grad()
-def measure(model: nn.Module, images: Images, part: str) -> dict[str, float]:
+def measure(
+    model: nn.Module, settings: kit.Settings, images: Images, part: str
+) -> dict[str, float]:
     """Accuracy of the network as it is, and rounded; on test images for new seeds alone."""
     found = {"valid_accuracy": attacks.accuracy(model, *images.valid)}
     valid = {name: _with(model, 2, *own, images.valid) for name, own in findings.KINDS.items()}
@@ -218,6 +199,7 @@ def _with(model: nn.Module, bits: int, by_row: bool, least_error: bool, part: An
     return attacks.accuracy(own, *part)
 
 
+NETWORKS = Networks(make, loss, measure)
 NOTE = (
     "Laptop is reduced: 10,000 of 60,000 images and 6 epochs. The perceptron has two hidden layers "
     "of 128, the convolutional network 16 and 32 kernels of 3 by 3 with stride 2 and one linear "
@@ -249,7 +231,7 @@ EXPERIMENT = kit.Experiment(
     reduced={"laptop": "10,000 of 60,000 images, 6 epochs"},
     scales=SCALES,
     jobs=jobs,
-    run=run,
+    run=partial(search_on_images, choose=CHOOSE, networks=NETWORKS),
     figures={"bits": findings.draw},
     table=findings.TABLE,
     claims=findings.CLAIMS,

@@ -213,7 +213,8 @@ def readme(folder: Path) -> str:
     """The README's table: the problems that were measured."""
     columns = ["Problem", "Without: the strongest rival", "With", "Cost", "Ahead?"]
     rows = [cells for problem in PROBLEMS if (cells := problem.short(folder))]
-    return markdown_table(columns, rows)
+    more = "Which direction and radius, and all rivals: [choose](docs/choose.md)."
+    return f"{markdown_table(columns, rows)}\nMean ± standard deviation over the seeds. {more}\n"
 
 
 def gallery(folder: Path) -> str:

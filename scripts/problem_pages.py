@@ -113,8 +113,8 @@ class Problem:
         (answer,) = claim.answers
         return [
             f"[{self.problem}](docs/{self.guide})",
-            f"{rival.label}: {_plain(self.quantity, rival)}",
-            f"{self.constraint}: {_plain(self.quantity, own)}",
+            f"{self.quantity.label}: {_plain(self.quantity, rival)} ({rival.label})",
+            f"{_plain(self.quantity, own)} ({self.constraint})",
             f"{self.cost.label}: {_plain(self.cost, rival)} → {_plain(self.cost, own)}",
             f"{answer.verdict} (n = {len(self.quantity.of(own).values)})",
         ]
@@ -133,7 +133,11 @@ PROBLEMS = [
         "`gradient`",
         '`"initial"`, factor 2',
         "guides/bound-weights.md",
-        *("fashion-circle", "c-cola-ud", ("sgd-m-wd-1e-4", "sgd-m-wd-5e-5", "sgd-m")),
+        *(
+            "fashion-circle",
+            "c-cola-ud",
+            (*(f"sgd-m-wd-{decay}" for decay in ("1e-4", "5e-5", "1e-5")), "sgd-m"),
+        ),
         kit.Quantity("test_loss", "test loss", digits=3),
         kit.Quantity("test_accuracy", "accuracy, %", 1, 100.0, 1, late=True),
     ),

@@ -57,7 +57,8 @@ def test_a_row_of_the_readme_has_the_strongest_rival_and_the_verdict(tmp_path):
         own = Record("quantisation", name, place, {"label": name}, final=final, complete=True)
         (folder / f"{name}.json").write_text(own.to_json())
     cells = problem.short(tmp_path)
-    assert cells[1] == f"{problem.rivals[2]}: 70.2 ± 0.2" and cells[4] == "yes (n = 5)"
+    assert cells[1] == f"right with 2 bits, %: 70.2 ± 0.2 ({problem.rivals[2]})"
+    assert cells[2].startswith("80.2 ± 0.2 (") and cells[4] == "yes (n = 5)"
     assert cells[3] == "in float, %: 70.2 ± 0.2 → 80.2 ± 0.2"
     (folder / f"{problem.rivals[0]}.json").unlink()  # a comparison needs all rivals
     assert problem.short(tmp_path) == []

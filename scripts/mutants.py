@@ -50,8 +50,14 @@ MUTANTS = [
     Mutant(
         "circle: the kick is not divided by r",
         "constraints/circle.py",
-        "speed.mul_(like(self._inverse, gradient) * weight)",
-        "speed.mul_(weight)",
+        "factor = like(self._inverse, gradient) * weight",
+        "factor = like(1.0, gradient) * weight",
+    ),
+    Mutant(
+        "circle: too few powers of an angle",
+        "constraints/angles.py",
+        "series[FEW if largest <= FEW else MORE]",
+        "series[FEW]",
     ),
     Mutant(
         "circle: noise of the wrong size",

@@ -110,6 +110,7 @@ class Bucket:
         self._entries: list[dict[str, Any]] = []
         self._since: Any = []  # the steps in which the parameters got their direction
         self._constants: dict[tuple[int, ...], Tensor] = {}
+        self._recalls = constraint.derived and not (half or members or shards)
         self._position: Tensor | None = None
         self._state: State | None = None
         self._bound = self._lies_there = False
@@ -522,7 +523,9 @@ class Bucket:
             return state
         if self.captured:
             return state._replace(position=self.gather(self._weights()))
-        self._position = self.gather(self._weights(), out=self._position)
+        # A plan that holds knows that the weights are what the last step made of their slack.
+        if self._position is None or not self._recalls:
+            self._position = self.gather(self._weights(), out=self._position)
         return state._replace(position=self._position)
 
     def _weights(self) -> list[Tensor]:

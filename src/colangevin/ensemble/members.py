@@ -12,7 +12,7 @@ from torch.optim.optimizer import Optimizer
 
 from colangevin.constraints import Constraint
 from colangevin.optimizers import CoLA, parameter_groups
-from colangevin.optimizers.step.bucket import HALF, MASTER
+from colangevin.optimizers.step.layout import HALF, MASTER
 from colangevin.optimizers.step.place import unannounced
 
 Factory: TypeAlias = Callable[..., nn.Module]

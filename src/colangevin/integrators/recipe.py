@@ -67,9 +67,12 @@ class Dynamics(NamedTuple):
             return (Overdamped(lr, noise, temperature == 0.0),)
         # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
         moving = isinstance(lr, Tensor) or lr > FAINT
-        noise = _root(temperature / lr) if moving and temperature else None
-        if isinstance(noise, Tensor):
+        noise: Scalar | None = None
+        if isinstance(lr, Tensor) and temperature:
+            noise = (temperature / lr).sqrt()
             noise = torch.where(noise.isfinite(), noise, 0.0)
+        elif moving and temperature:
+            noise = math.sqrt(temperature / lr) or None
         actions: list[Action] = []
         for move in damped(scheme, first, decay):
             if type(move) is Impulse:

@@ -34,13 +34,14 @@ from colangevin.optimizers.options import (
 )
 from colangevin.optimizers.saving import state_dict as saving
 from colangevin.optimizers.step import place
-from colangevin.optimizers.step.bucket import STEP, StateOf
+from colangevin.optimizers.step.directing import direct
 from colangevin.optimizers.step.execute import execute
 from colangevin.optimizers.step.friction import FRICTION
 from colangevin.optimizers.step.kernels import kernel_for, wants_kernels
+from colangevin.optimizers.step.layout import STEP, StateOf
 from colangevin.optimizers.step.noise import choose_seed, exchange_owner
 from colangevin.optimizers.step.plan import WHOLE, Call, Marks, Plan
-from colangevin.optimizers.violation import Violation, not_finite, violation_of
+from colangevin.optimizers.violation import Violation, moved_buckets, not_finite, violation_of
 from colangevin.torch_compat import add_one, never_compiled, stamp
 
 OWN = ("_given", "_strict", "_native", "_replicas", "_seeded", "_capturable")
@@ -402,7 +403,7 @@ class CoLA(Optimizer):
                 continue
             plan = self._new_plan(index, WHOLE, [])
             for bucket in plan.buckets:
-                bucket.direct(plan.coupled_decay, bucket.steps())
+                direct(bucket, plan.coupled_decay, plan.steps(bucket))
                 updates = [u for u in bucket.gradients if u is not None]
                 for own, update in zip(bucket.owners, bucket.globalised(updates), strict=True):
                     found[own] = direction(update, own.detach(), plan.weight_decay).clone()
@@ -547,7 +548,9 @@ class CoLA(Optimizer):
         found = []
         for index, group in enumerate(self.param_groups):
             state_of = self._seen(group)
-            found.append(violation_of(group, self._view(index, state_of), state_of))
+            buckets = moved_buckets(self._view(index, state_of), state_of)
+            counts = group.get("iterations", 0), group.get("fallbacks", 0)
+            found.append(violation_of(buckets, state_of, counts))
         return found
 
     def _seen(self, group: dict[str, Any]) -> StateOf:

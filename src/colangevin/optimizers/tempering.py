@@ -13,7 +13,7 @@ from torch import Tensor
 from colangevin import checks
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.options import is_adaptive
-from colangevin.optimizers.step.bucket import MOMENTUM, SLACK_MOMENTUM
+from colangevin.optimizers.step.layout import MOMENTUM, SLACK_MOMENTUM
 from colangevin.optimizers.step.noise import check_seed
 from colangevin.random import key_of
 

@@ -12,7 +12,7 @@ from torch.optim.optimizer import Optimizer
 from colangevin import checks
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.saving.state_dict import checked_form, copied
-from colangevin.optimizers.step.bucket import HALF
+from colangevin.optimizers.step.layout import HALF
 from colangevin.optimizers.step.plan import WHOLE, Call
 from colangevin.torch_compat import is_sharded, local_of
 

@@ -16,7 +16,8 @@ from colangevin.constraints import Constraint
 from colangevin.constraints.base import same_values
 from colangevin.constraints.inflection import FOUND, RADIUS
 from colangevin.optimizers.option_checks import check_group
-from colangevin.optimizers.step.bucket import (
+from colangevin.optimizers.step.friction import FRICTION
+from colangevin.optimizers.step.layout import (
     MASTER,
     MOMENTUM,
     REMEMBERED,
@@ -28,7 +29,6 @@ from colangevin.optimizers.step.bucket import (
     StateOf,
     work_dtype,
 )
-from colangevin.optimizers.step.friction import FRICTION
 from colangevin.optimizers.step.place import names_of
 from colangevin.torch_compat import is_sharded
 

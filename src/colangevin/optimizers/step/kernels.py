@@ -7,7 +7,7 @@ import logging
 from array import array
 from collections.abc import Callable, Sequence
 from ctypes import Structure
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -43,14 +43,11 @@ from colangevin.native import (
     suits,
 )
 from colangevin.optimizers.directions import Adam, Sign
-from colangevin.optimizers.step.bucket import (
-    MOMENTUM,
-    REMEMBERED,
-    SLACK,
-    SLACK_MOMENTUM,
-    Bucket,
-)
+from colangevin.optimizers.step.layout import MOMENTUM, REMEMBERED, SLACK, SLACK_MOMENTUM
 from colangevin.optimizers.step.noise import Noise
+
+if TYPE_CHECKING:
+    from colangevin.optimizers.step.bucket import Bucket
 
 KINDS: dict[type, int] = {Impulse: 1, Drift: 2, Overdamped: 3}
 """How the kernels call the actions."""

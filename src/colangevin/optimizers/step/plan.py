@@ -41,10 +41,12 @@ from colangevin.optimizers.options import (
     own_rounding,
 )
 from colangevin.optimizers.step import place
-from colangevin.optimizers.step.bucket import MASTER, REMEMBERED, STEP, WRITTEN, Bucket, StateOf
+from colangevin.optimizers.step.bucket import Bucket
+from colangevin.optimizers.step.directing import direct
 from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_formulas
 from colangevin.optimizers.step.friction import FRICTION, share_friction
 from colangevin.optimizers.step.kernels import kernel_for, knows
+from colangevin.optimizers.step.layout import MASTER, REMEMBERED, STEP, WRITTEN, StateOf
 from colangevin.optimizers.step.noise import DRAWS, SEEDS
 from colangevin.random import key_of
 from colangevin.torch_compat import is_sharded, local_of, stamp, version_of
@@ -604,12 +606,15 @@ class Plan:
         for bucket in self.buckets:
             fresh, kernel = bucket.fresh, bucket.kernel
             recipe = self.recipes.get(fresh) or self.recipe(fresh)
-            steps = bucket.steps() if made is None else [made] * len(bucket.parameters)
+            if made is None:  # counts are not read where a graph captures the steps
+                steps = bucket.counts if self.captured else bucket.counts.tolist()
+            else:
+                steps = [made] * len(bucket.parameters)
             draw = self.first_draw(fresh) if self.share[0] else 0
             try:
                 native = self.directs and kernel is not None and kernel.directs(recipe)
                 if self.directs and not native:
-                    bucket.direct(self.coupled_decay, steps)
+                    direct(bucket, self.coupled_decay, steps)
                 # Kernels count the indices of the noise from the beginning of what they work on.
                 if kernel is None or (bucket.shards and any(map(is_noisy, recipe.actions))):
                     found = run_formulas(bucket, recipe, seeds, steps, draw, self.share[0])
@@ -624,7 +629,9 @@ class Plan:
 
     def steps(self, bucket: Bucket) -> Sequence[int] | Tensor:
         """How many steps each parameter of a bucket has made."""
-        return bucket.steps() if self.made is None else [self.made] * len(bucket.parameters)
+        if self.made is not None:
+            return [self.made] * len(bucket.parameters)
+        return bucket.counts if self.captured else bucket.counts.tolist()  # type: ignore[no-any-return]
 
     def learned(self) -> list[int]:
         """The parameters whose geometry has become another by what it has seen of them."""

@@ -41,6 +41,7 @@ from colangevin.optimizers.step.kernels import kernel_for, wants_kernels
 from colangevin.optimizers.step.layout import STEP, StateOf
 from colangevin.optimizers.step.noise import choose_seed, exchange_owner
 from colangevin.optimizers.step.plan import WHOLE, Call, Marks, Plan
+from colangevin.optimizers.step.question import holds, reads, stands, watch
 from colangevin.optimizers.violation import Violation, moved_buckets, not_finite, violation_of
 from colangevin.torch_compat import add_one, never_compiled, stamp
 
@@ -331,7 +332,7 @@ class CoLA(Optimizer):
         if self._call is not WHOLE or not self._replicas.alone:
             return False
         pairs = zip(plans, self.param_groups, strict=True)
-        return all(plan is not None and plan.stands(group) for plan, group in pairs)
+        return all(plan is not None and stands(plan, group) for plan, group in pairs)
 
     @torch.no_grad()
     def _repeat(self) -> None:
@@ -372,12 +373,12 @@ class CoLA(Optimizer):
                     if plan is not None and plan.first != first:  # parameters came, or went
                         plan.leave(self._marks)
                         plan = None
-                    if plan is None or not plan.reads(group, call, index, replicas.chain):
+                    if plan is None or not reads(plan, group, call, index, replicas.chain):
                         plan = self._new_plan(index, call, undo)
                     if plan.rests:
                         plan.moving(call.gradients)  # refuses gradients that are wrong
                         continue
-                    if not plan.holds(group, self.state, call.gradients):
+                    if not holds(plan, group, self.state, call.gradients):
                         plan = self._new_plan(index, call, undo)
                     plans[index] = plan
                 execute(plans.values())
@@ -451,9 +452,10 @@ class CoLA(Optimizer):
         self._follow()
         self._reset_replaced(group, undo)
         plan = self._view(index)
-        plan.reads(group, call, index, self._replicas.chain)
+        reads(plan, group, call, index, self._replicas.chain)
         if not plan.rests:
             plan.attach(group, self._marks, self._strict, undo)
+            watch(plan, call.gradients)
             staying = {plan.parameters[i] for i in plan.active}
             for bucket in () if old is None else old.buckets:
                 bucket.part_from(staying)
@@ -492,7 +494,7 @@ class CoLA(Optimizer):
         """Refuse options and gradients that a step would refuse."""
         for index, group in enumerate(self.param_groups):
             plan = self._view(index)
-            plan.reads(group)
+            reads(plan, group, WHOLE)
             plan.moving()
 
     def _reset_replaced(self, group: dict[str, Any], undo: list[Callable[[], None]]) -> None:

@@ -1,15 +1,12 @@
 """Plans: what moves in a step of a group, from where, and by what.
 
-A plan is made once and asked one question in each step: does it still hold? Parameters, their
-memory, their state and who has a gradient must be as they were; a plan that does not hold is
-replaced by a new one, made by the same code. Options are no part of the question. They are read in
-each step, and where they have changed they become other numbers.
+A plan is made once, and serves as long as it holds: see ``question``. Then it is replaced by a new
+one, made by the same code.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,21 +19,11 @@ from colangevin.constraints.base import Scalar
 from colangevin.constraints.contract import check_contract
 from colangevin.errors import ConstraintError, ConvergenceError
 from colangevin.integrators.adaptive import AdaptiveDynamics
-from colangevin.integrators.recipe import FAINT, Dynamics, Recipe, stretch
+from colangevin.integrators.recipe import Recipe, stretch
 from colangevin.integrators.scheme import Action
-from colangevin.native import PLAIN, suits
+from colangevin.native import suits
 from colangevin.optimizers.distributed.shards import ShardedWeight, whole_of
-from colangevin.optimizers.option_checks import (
-    refuse_other_friction,
-    refuse_uncaptured,
-    refuse_unread,
-)
 from colangevin.optimizers.options import (
-    NUMBERS,
-    check_direction,
-    decays,
-    dynamics,
-    is_adaptive,
     own_direction,
     own_rounding,
 )
@@ -46,10 +33,9 @@ from colangevin.optimizers.step.directing import direct
 from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_formulas
 from colangevin.optimizers.step.friction import FRICTION, share_friction
 from colangevin.optimizers.step.kernels import kernel_for, knows
-from colangevin.optimizers.step.layout import MASTER, REMEMBERED, STEP, WRITTEN, StateOf
-from colangevin.optimizers.step.noise import DRAWS, SEEDS
-from colangevin.random import key_of
-from colangevin.torch_compat import is_sharded, local_of, stamp, version_of
+from colangevin.optimizers.step.layout import MASTER, REMEMBERED, STEP, StateOf
+from colangevin.optimizers.step.noise import DRAWS
+from colangevin.torch_compat import is_sharded, stamp, version_of
 
 LARGE = 1 << 14
 """From this size on an elementwise parameter is a bucket of its own."""
@@ -58,13 +44,7 @@ HUGE = 1 << 17
 ELSEWHERE = 1 << 20
 """Likewise on an accelerator, of any geometry: to begin an operation there takes as long as an
 operation with so many numbers, so that joining smaller parameters costs less than it saves."""
-read_numbers = operator.itemgetter(*NUMBERS)
-NO_OPTIONS = (*NUMBERS, "params", "constraint", "fallbacks", "iterations")
-"""What is read elsewhere. All other entries of a group are looked at: one that means nothing to a
-step, such as a flag of SGD, may have been set by a user who thinks that it does."""
 EMPTY: dict[str, Any] = {}
-CAPTURED = ("params", "constraint", "fallbacks", "iterations", "capturable")
-"""What code that is compiled does not look at in a group, or asks for by itself."""
 Marks = dict[Tensor, "tuple[object, ...]"]
 """What parameters were like when they were last known to be on their manifold."""
 
@@ -269,81 +249,6 @@ class Plan:
 
     # --- options ----------------------------------------------------------------------------
 
-    def reads(
-        self, group: dict[str, Any], call: Call = WHOLE, index: int = 0, chain: int | None = None
-    ) -> bool:
-        """Take over the options of the group as they are now.
-
-        Args:
-            group: the parameter group.
-            call: what the step does, if it is not a whole one.
-            index: the place of the group.
-            chain: which chain of noise this process has, where each has its own.
-
-        Returns:
-            False if they ask for another kind of step than the plan was made for.
-
-        Raises:
-            ValueError, TypeError: for an option that is wrong.
-        """
-        try:
-            same = call is self._call and len(group) == self._size
-            same = same and self._read(group) == self._others
-            numbers = read_numbers(group)
-            if same and numbers == self._numbers:
-                return True
-        except (KeyError, RuntimeError, ValueError):  # one is missing, or an array or a tensor
-            return self._read_all(group, call, index, chain)
-        # What a schedule changes in every step, mostly: plain numbers in their range.
-        (lr, momentum, friction, temperature, weight_decay, decoupled), old = numbers, self.settings
-        plain = same and self.direction is None and decoupled == 0.0
-        plain = plain and type(lr) is type(temperature) is type(weight_decay) is float
-        if plain and friction is None and type(momentum) is float and type(old) is Dynamics:
-            large = lr > FAINT and temperature >= 0.0 and weight_decay >= 0.0 <= momentum <= 1.0
-            small = lr < math.inf and temperature < math.inf and weight_decay < math.inf
-            if large and small and (momentum == 0.0) == (old.decay == 0.0):
-                new = self.settings = Dynamics(lr, momentum, temperature, old.scheme)
-                self.weight_decay, self.rests, self._numbers = weight_decay, False, numbers
-                self.recipes = {False: Recipe(new.actions(False), self.momentum, weight_decay)}
-                return True
-        return self._read_all(group, call, index, chain)
-
-    def _read_all(self, group: dict[str, Any], call: Call, index: int, chain: int | None) -> bool:
-        refuse_unread(group)
-        lr = group["lr"] if call.rates is None else call.rates[index]
-        # Gradients that were kept have the weight decay of their time in them.
-        coupled, decay = decays(group) if call.gradients is None else (0.0, 0.0)
-        adaptive = is_adaptive(group)
-        given = group if call.rates is None else {**group, "lr": lr}
-        settings = dynamics(given, self.captured)
-        check_direction(group)
-        if self.captured:
-            refuse_uncaptured(group)
-        if adaptive:
-            refuse_other_friction(group, self._initial)
-        momentum = not settings.is_overdamped
-        kind = adaptive, momentum, own_direction(group), own_rounding(group)
-        mine = self.adaptive, self.momentum, self.direction, self.rounding
-        if self._attached and kind != mine:
-            return False
-        self.settings = settings
-        self.adaptive, self.momentum = adaptive, momentum
-        self._call, self.share = call, call.share
-        self.weight_decay, self.coupled_decay = decay, coupled
-        self.directs = self.direction is not None and call.gradients is None
-        self.rests = not isinstance(settings.lr, Tensor) and settings.lr <= FAINT
-        self.seeds = [group["seed"] if chain is None else key_of(group["seed"], chain) % SEEDS]
-        self.recipes = {}
-        self._read = operator.itemgetter(*(name for name in group if name not in NO_OPTIONS))
-        self._size, self._others = len(group), self._read(group)
-        numbers = read_numbers(group)  # a tensor may change in place, and is the same object then
-        if self.captured:
-            self._numbers = numbers
-            self._known = {k: v for k, v in group.items() if k not in CAPTURED}
-            return True
-        self._numbers = tuple(v.tolist() if isinstance(v, Tensor) else v for v in numbers)
-        return True
-
     def recipe(self, fresh: bool) -> Recipe:
         """What a step does to parameters in their first step, or in a later one."""
         found = self.recipes.get(fresh)
@@ -428,7 +333,6 @@ class Plan:
             self.share_friction(group["friction"])
         else:  # a group that becomes adaptive again starts from its option
             self._let_go_of(FRICTION, undo)
-        self._watch(self._call.gradients)
 
     def forget_direction(self, undo: list[Callable[[], None]]) -> None:
         """Let go of what a direction has kept of the parameters: they get another one."""
@@ -486,98 +390,6 @@ class Plan:
             undo.append(bucket.snapshot())
             bucket.move_to(self._state_of, position, slack)
         place.announce(group, placements)
-
-    # --- the question -------------------------------------------------------------------------
-
-    def _watch(self, given: Mapping[Tensor, Tensor] | None) -> None:
-        """Remember all that has to stay as it is."""
-        rows = {own: (b, row) for b in self.buckets for row, own in enumerate(b.owners)}
-        for own, here in zip(self.parameters, self._here, strict=True):
-            bucket, row = rows.get(own, (None, 0))
-            entry: dict[str, Any] = self._state_of.get(own) or {}
-            named = (STEP, FRICTION, *(WRITTEN if bucket is None else bucket.keys))
-            kept = [(key, entry[key]) for key in named if key in entry]
-            places = tuple((key, one, local_of(one), local_of(one).data_ptr()) for key, one in kept)
-            shard = self.shards[len(self._watched)] if self.shards else None
-            moves = shard is not None and shard.moves  # then it is copied in each step
-            where = None if moves else (here.data_ptr(), here.stride(), here.shape)
-            self._watched.append((own, here, own.dtype, where, entry, places, bucket, row))
-            if bucket is not None:
-                bucket.gradients[row] = own.grad if given is None else given.get(own)
-        self._versions = list(map(version_of, self.parameters)) if self._watches else []
-        self._attached = True
-
-    def holds(
-        self, group: dict[str, Any], state_of: StateOf, given: Mapping[Tensor, Tensor] | None
-    ) -> bool:
-        """Whether parameters, memory and state are as they were; the gradients are collected.
-
-        Args:
-            group: the parameter group.
-            state_of: the optimizer's state.
-            given: gradients in the place of the parameters' own.
-        """
-        parameters, joint = group["params"], self.constraint.joint
-        if not self._attached or group["constraint"] is not self.constraint:
-            return False
-        if len(parameters) != len(self._watched):
-            return False
-        some, addressed = not (joint and self.active), True
-        for parameter, watched in zip(parameters, self._watched, strict=True):
-            own, here, dtype, where, entry, places, bucket, row = watched
-            if parameter is not own:
-                return False
-            slope = own.grad if given is None else given.get(own)
-            if bucket is None:
-                if slope is not None and own.numel():
-                    return False
-                continue
-            held = state_of.get(own, EMPTY)
-            if held is not entry or own.dtype is not dtype:
-                return False
-            if here is own:
-                if (own.data_ptr(), own.stride(), own.shape) != where:
-                    return False
-            elif where is not None and local_of(own) is not here:
-                return False
-            for key, stored, local, pointer in places:
-                if held.get(key) is not stored or local.data_ptr() != pointer:
-                    return False
-            bucket.gradients[row] = slope
-            if slope is None:
-                if not joint:
-                    return False
-            elif slope.layout is not torch.strided or not slope.is_floating_point():
-                return False
-            else:
-                some = True
-                if addressed:
-                    bucket.addresses[row] = slope.data_ptr()
-                    plain = slope.dtype is dtype and type(slope) in PLAIN and slope.is_cpu
-                    addressed = plain and slope.is_contiguous() and not slope.is_neg()
-        self.addressed = addressed and not self.shards
-        return some and (not self._watches or list(map(version_of, parameters)) == self._versions)
-
-    def stands(self, group: dict[str, Any]) -> bool:
-        """``reads`` and ``holds`` for code that is compiled, which cannot ask where memory lies."""
-        if not self._attached or self.rests or group["constraint"] is not self.constraint:
-            return False
-        if any(bucket.fresh for bucket in self.buckets):
-            return False
-        if len(group["params"]) != len(self.parameters):
-            return False
-        moves = [own for bucket in self.buckets for own in bucket.owners]
-        for own, new in zip(self.parameters, group["params"], strict=True):
-            if own is not new or (own.grad is None) == any(own is other for other in moves):
-                return False
-        # The compiler lets all groups of an optimizer have an entry "capturable".
-        if any(name not in self._known and name not in CAPTURED for name in group):
-            return False
-        for name, old in self._known.items():
-            new, tensor = group[name], isinstance(old, Tensor)
-            if new is not old and (tensor or isinstance(new, Tensor) or new != old):
-                return False
-        return True
 
     # --- a step ---------------------------------------------------------------------------------
 

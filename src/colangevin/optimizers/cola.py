@@ -38,7 +38,7 @@ from colangevin.optimizers.step.directing import direct
 from colangevin.optimizers.step.execute import execute
 from colangevin.optimizers.step.friction import FRICTION
 from colangevin.optimizers.step.kernels import kernel_for, wants_kernels
-from colangevin.optimizers.step.layout import STEP, StateOf
+from colangevin.optimizers.step.layout import REMEMBERED, STEP, StateOf
 from colangevin.optimizers.step.noise import choose_seed, exchange_owner
 from colangevin.optimizers.step.plan import WHOLE, Call, Marks, Plan
 from colangevin.optimizers.step.question import holds, reads, stands, watch
@@ -448,7 +448,7 @@ class CoLA(Optimizer):
         if old is not None:
             old.leave(self._marks)
             if old.direction != own_direction(group):
-                old.forget_direction(undo)
+                old.let_go_of(REMEMBERED, undo)  # they get another one
         self._follow()
         self._reset_replaced(group, undo)
         plan = self._view(index)

@@ -23,10 +23,7 @@ from colangevin.integrators.recipe import Recipe, stretch
 from colangevin.integrators.scheme import Action
 from colangevin.native import suits
 from colangevin.optimizers.distributed.shards import ShardedWeight, whole_of
-from colangevin.optimizers.options import (
-    own_direction,
-    own_rounding,
-)
+from colangevin.optimizers.options import own_direction, own_rounding
 from colangevin.optimizers.step import place
 from colangevin.optimizers.step.bucket import Bucket
 from colangevin.optimizers.step.directing import direct
@@ -319,7 +316,7 @@ class Plan:
             self._stale = [self.parameters[i] for i in stale]
             self._put_back(group, stale, strict, undo)
         if self.rounding == "stochastic":
-            self._let_go_of(MASTER, undo)
+            self.let_go_of(MASTER, undo)
         for indices, bucket in self.divide(self.active):
             fresh = bucket.prepare(self._state_of, self.momentum)
             if 0 < len(fresh) < len(indices):  # a first step may differ from later ones
@@ -332,13 +329,9 @@ class Plan:
         if self.adaptive:
             self.share_friction(group["friction"])
         else:  # a group that becomes adaptive again starts from its option
-            self._let_go_of(FRICTION, undo)
+            self.let_go_of(FRICTION, undo)
 
-    def forget_direction(self, undo: list[Callable[[], None]]) -> None:
-        """Let go of what a direction has kept of the parameters: they get another one."""
-        self._let_go_of(REMEMBERED, undo)
-
-    def _let_go_of(self, prefix: str, undo: list[Callable[[], None]]) -> None:
+    def let_go_of(self, prefix: str, undo: list[Callable[[], None]]) -> None:
         """Take the entries out of the state whose name begins so; ``undo`` puts them back."""
         for entry in (self._state_of.get(p, EMPTY) for p in self.parameters):
             for key in [k for k in entry if k.startswith(prefix)]:

@@ -10,12 +10,15 @@ from torch import Tensor
 
 from colangevin.constraints import State
 from colangevin.constraints.base import Scalar
+from colangevin.integrators.recipe import direction
+from colangevin.optimizers.options import decays
 from colangevin.optimizers.step.layout import Layout
 from colangevin.torch_compat import is_sharded
 
 if TYPE_CHECKING:
     from colangevin.optimizers.directions import Direction
     from colangevin.optimizers.step.bucket import Bucket
+    from colangevin.optimizers.step.plan import Plan
 
 
 def direct(bucket: Bucket, weight_decay: Scalar, steps: Sequence[int] | Tensor) -> None:
@@ -26,22 +29,38 @@ def direct(bucket: Bucket, weight_decay: Scalar, steps: Sequence[int] | Tensor) 
         weight_decay: of the weights in the gradients, one number or one per member.
         steps: how many steps each parameter has made.
     """
-    direction, dtype = bucket.direction, bucket.dtype
-    assert direction is not None
+    own, dtype = bucket.direction, bucket.dtype
+    assert own is not None
     weights = [weight.detach().to(dtype) for weight in bucket.weights()]
     slopes = [slope if slope.dtype is dtype else slope.to(dtype) for slope in bucket.slopes()]
     if isinstance(weight_decay, Tensor) or weight_decay != 0.0:
         slopes = bucket.decayed(slopes, weights, weight_decay)
-    updates = direction.updates(slopes, weights, bucket.memories(), bucket.ages(steps))
-    if direction.whole or direction.relative or direction.tangent:
-        updates = _finished(bucket, direction, updates, weights)
-    if not direction.trusted:
+    updates = own.updates(slopes, weights, bucket.memories(), bucket.ages(steps))
+    if own.whole or own.relative or own.tangent:
+        updates = _finished(bucket, own, updates, weights)
+    if not own.trusted:
         check_updates(bucket.names, updates, bucket.parameters, look=not bucket.captured)
     bucket.gradients = list(updates)
 
 
+def forces(group: dict[str, Any], plan: Plan | None) -> dict[Tensor, Tensor]:
+    """What the parameters of a group are kicked with; its plan is needed with a direction."""
+    if plan is None:
+        decay = decays(group)[1]
+        slopes = [(p, p.grad) for p in group["params"] if p.grad is not None]
+        return {p: direction(g, p.detach(), decay).clone() for p, g in slopes}
+    found: dict[Tensor, Tensor] = {}
+    for bucket in plan.buckets:
+        direct(bucket, plan.coupled_decay, plan.steps(bucket))
+        updates = [u for u in bucket.gradients if u is not None]
+        for own, update in zip(bucket.owners, bucket.globalised(updates), strict=True):
+            found[own] = direction(update, own.detach(), plan.weight_decay).clone()
+        bucket.gradients = [None] * len(updates)
+    return found
+
+
 def _finished(
-    bucket: Bucket, direction: Direction, updates: list[Tensor], weights: list[Tensor]
+    bucket: Bucket, rule: Direction, updates: list[Tensor], weights: list[Tensor]
 ) -> list[Tensor]:
     """Updates of whole weights, of which this process may have parts."""
     lead, whole = int(bucket.members is not None), bucket.whole()
@@ -49,11 +68,11 @@ def _finished(
         weights = [weight.to(bucket.dtype) for weight in whole.parameters]
         wrapped: list[Any] = bucket.globalised(updates)
         updates = [u.full_tensor() if is_sharded(u) else u for u in wrapped]
-    updates = direction.finish(updates, whole.constraint, weights, lead)
-    if direction.tangent:
+    updates = rule.finish(updates, whole.constraint, weights, lead)
+    if rule.tangent:
         batches = State(whole.gather(weights)), whole.gather(updates)
         updates = whole.scatter(whole.constraint.tangent(*batches).main)
-    if direction.relative:
+    if rule.relative:
         updates = _lengthened(whole, updates, weights)
     return [bucket.localised(i, own) for i, own in enumerate(updates)] if bucket.shards else updates
 

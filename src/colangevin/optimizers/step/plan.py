@@ -125,7 +125,7 @@ class Plan:
         self.constraint: Constraint = group["constraint"]
         self.parameters: list[Tensor] = list(group["params"])
         self._ordinals, self._names = list(ordinals), place.names_of(group)
-        self._state_of, self._native, self._members = state_of, native, members
+        self.state_of, self._native, self._members = state_of, native, members
         self.direction, self.rounding = own_direction(group), own_rounding(group)
         place.check_tensors(group)
         self.owns = [self._bound(i) for i in range(len(ordinals))] if owns is None else list(owns)
@@ -162,7 +162,7 @@ class Plan:
         if constraint.joint or parameter.numel() == 0:
             return None
         try:
-            entry = self._state_of.setdefault(parameter, {})
+            entry = self.state_of.setdefault(parameter, {})
             asks = type(constraint).for_weight is not Constraint.for_weight
             weight = whole_of(parameter) if asks and is_sharded(parameter) else parameter
             own = constraint.for_weight(weight, entry).bind([parameter.shape]).on(parameter.device)
@@ -318,7 +318,7 @@ class Plan:
         if self.rounding == "stochastic":
             self.let_go_of(MASTER, undo)
         for indices, bucket in self.divide(self.active):
-            fresh = bucket.prepare(self._state_of, self.momentum)
+            fresh = bucket.prepare(self.state_of, self.momentum)
             if 0 < len(fresh) < len(indices):  # a first step may differ from later ones
                 self._splits = True
                 old = [i for i in range(len(indices)) if i not in fresh]
@@ -333,22 +333,22 @@ class Plan:
 
     def let_go_of(self, prefix: str, undo: list[Callable[[], None]]) -> None:
         """Take the entries out of the state whose name begins so; ``undo`` puts them back."""
-        for entry in (self._state_of.get(p, EMPTY) for p in self.parameters):
+        for entry in (self.state_of.get(p, EMPTY) for p in self.parameters):
             for key in [k for k in entry if k.startswith(prefix)]:
                 undo.append(functools.partial(entry.__setitem__, key, entry.pop(key)))
 
     def share_friction(self, initial: object) -> None:
         """Let all parameters that have state have the same ξ; it is made if none has one."""
-        own = [p for p in self.parameters if STEP in self._state_of.get(p, EMPTY)]
+        own = [p for p in self.parameters if STEP in self.state_of.get(p, EMPTY)]
         if own:
-            entries = [self._state_of[p] for p in own]
+            entries = [self.state_of[p] for p in own]
             self.friction = share_friction(entries, initial, own[0].device)
 
     def attach_members(self, momentum: bool, adaptive: bool, initial: Tensor | None) -> None:
         """Find what moves in an ensemble: everything, and it stays where it is."""
         self.momentum, self.adaptive, self.buckets = momentum, adaptive, []
         for _, bucket in self.divide(range(len(self.parameters))):
-            bucket.prepare(self._state_of, momentum)
+            bucket.prepare(self.state_of, momentum)
             self._add(bucket, False)
         if adaptive:
             self.share_friction(initial)
@@ -357,7 +357,7 @@ class Plan:
         bucket.fresh = fresh
         kind = kernel_for(bucket) if self._native and not self.adaptive else None
         # With noise the formulas take over from the kernels where a parameter lies in parts.
-        bucket.attach(self._state_of, self.momentum, joined=kind is None or bool(bucket.shards))
+        bucket.attach(self.state_of, self.momentum, joined=kind is None or bool(bucket.shards))
         bucket.kernel = None if kind is None else kind(bucket, self.momentum)
         self.buckets.append(bucket)
 
@@ -371,9 +371,9 @@ class Plan:
         """Put parameters that were written to back on the manifold, with a slack that fits."""
         placements = []
         for _, bucket in self.singles(stale):
-            bucket.prepare(self._state_of, self.momentum)
+            bucket.prepare(self.state_of, self.momentum)
             placed = place.placement_of(bucket, strict)
-            state = bucket.look(self._state_of, momentum=False)
+            state = bucket.look(self.state_of, momentum=False)
             position = state.position if placed is None else placed[1]
             slack = place.lifted(bucket, position)
             same = slack is None or (state.slack is not None and torch.equal(slack, state.slack))
@@ -381,7 +381,7 @@ class Plan:
                 continue
             placements += [] if placed is None else [placed]
             undo.append(bucket.snapshot())
-            bucket.move_to(self._state_of, position, slack)
+            bucket.move_to(self.state_of, position, slack)
         place.announce(group, placements)
 
     # --- a step ---------------------------------------------------------------------------------
@@ -437,18 +437,6 @@ class Plan:
         if self.made is not None:
             return [self.made] * len(bucket.parameters)
         return bucket.counts if self.captured else bucket.counts.tolist()  # type: ignore[no-any-return]
-
-    def learned(self) -> list[int]:
-        """The parameters whose geometry has become another by what it has seen of them."""
-        rule, found = self.constraint, []
-        for index in self.active:
-            parameter = self.parameters[index]
-            entry = self._state_of[parameter]
-            if int(entry[STEP]) % rule.interval == 0:
-                weight = whole_of(parameter) if is_sharded(parameter) else parameter
-                if rule.learn(weight, entry):
-                    found.append(index)
-        return found
 
     def finish(self, counted: bool) -> bool:
         """A step has been made, and its counts gone up if it was ``counted``.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -137,7 +137,7 @@ def watch(plan: Plan, given: Mapping[Tensor, Tensor] | None) -> None:
     rows = {own: (b, row) for b in plan.buckets for row, own in enumerate(b.owners)}
     for own, here in zip(plan.parameters, plan._here, strict=True):
         bucket, row = rows.get(own, (None, 0))
-        entry: dict[str, Any] = plan._state_of.get(own) or {}
+        entry: dict[str, Any] = plan.state_of.get(own) or {}
         named = (STEP, FRICTION, *(WRITTEN if bucket is None else bucket.keys))
         kept = [(key, entry[key]) for key in named if key in entry]
         places = tuple((key, one, local_of(one), local_of(one).data_ptr()) for key, one in kept)
@@ -204,8 +204,33 @@ def holds(
     return some and (not plan._watches or list(map(version_of, parameters)) == plan._versions)
 
 
+# --- code that is compiled --------------------------------------------------------------------
+
+
+def all_stand(plans: Mapping[int, Plan], groups: Sequence[dict[str, Any]]) -> bool:
+    """Whether the plans of the last step serve again, as far as code that is compiled can see.
+
+    The compiler watches all that is asked here. Memory and versions of weights it does not see.
+    """
+    found = [plans.get(index) for index in range(len(groups))]
+    pairs = zip(found, groups, strict=True)
+    return all(plan is not None and stands(plan, group) for plan, group in pairs)
+
+
+@torch.no_grad()
+def repeat(plans: Mapping[int, Plan], groups: Sequence[dict[str, Any]]) -> None:
+    """A step of the plans of the last one, with nothing but operations on tensors."""
+    for plan in [plans[index] for index in range(len(groups))]:
+        for bucket in plan.buckets:
+            bucket.gradients = [owner.grad for owner in bucket.owners]
+        plan.run()
+        for bucket in plan.buckets:
+            bucket.gradients = [None] * len(bucket.gradients)
+            bucket.counts.add_(1)
+
+
 def stands(plan: Plan, group: dict[str, Any]) -> bool:
-    """``reads`` and ``holds`` for code that is compiled, which cannot ask where memory lies."""
+    """``reads`` and ``holds`` in one, without a question where memory lies."""
     if not plan._attached or plan.rests or group["constraint"] is not plan.constraint:
         return False
     if any(bucket.fresh for bucket in plan.buckets):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -53,7 +53,10 @@ class Violation(NamedTuple):
 
 
 def violation_of(
-    buckets: Iterable[tuple[Bucket, bool]], state_of: StateOf, counts: Sequence[int], count: int = 0
+    buckets: Iterable[tuple[Bucket, bool]],
+    state_of: StateOf,
+    counts: tuple[int, int],
+    count: int = 0,
 ) -> Violation:
     """The worst of some buckets, measured in float64 where possible.
 

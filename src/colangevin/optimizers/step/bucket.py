@@ -107,9 +107,14 @@ class Bucket(Layout):
         def some(values: Sequence[Any]) -> list[Any]:
             return [values[i] for i in indices] if values else []
 
-        layout = self.constraint, some(self.parameters), some(self.names), some(self.ordinals)
-        own = self.members, some(self.shards), self.direction, self.rounds, self.captured
-        return Bucket(*layout, *own)
+        return Bucket(
+            *(self.constraint, some(self.parameters), some(self.names), some(self.ordinals)),
+            members=self.members,
+            shards=some(self.shards),
+            direction=self.direction,
+            rounds=self.rounds,
+            captured=self.captured,
+        )
 
     def singles(self) -> list[Bucket]:
         """The parameters one by one, or all of them if the constraint is joint."""

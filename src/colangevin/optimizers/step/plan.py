@@ -99,7 +99,8 @@ class Plan:
     seeds: Sequence[int] = ()
     first = 0  # the place of its first parameter
     made: int | None = None  # steps that all members of an ensemble have made
-    addressed = adaptive = momentum = directs = False
+    addressed = adaptive = momentum = directs = rests = False
+    weight_decay: Scalar = 0.0
     coupled_decay: Scalar = 0.0  # what the direction sees of the weight decay
     _splits = _attached = _watches = False
     _stale: Sequence[Tensor] = ()
@@ -436,7 +437,7 @@ class Plan:
         """How many steps each parameter of a bucket has made."""
         if self.made is not None:
             return [self.made] * len(bucket.parameters)
-        return bucket.counts if self.captured else bucket.counts.tolist()  # type: ignore[no-any-return]
+        return bucket.counts if self.captured else bucket.counts.tolist()
 
     def finish(self, counted: bool) -> bool:
         """A step has been made, and its counts gone up if it was ``counted``.

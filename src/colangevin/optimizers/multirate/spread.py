@@ -335,8 +335,7 @@ def _place(multirate: Multirate, saved: Entries, level: int) -> dict[str, Any]:
         found[name] = values[0]
     checks.count("period", found["period"])
     checks.count("steps", found["steps"], least=0)
-    if not isinstance(found["drift"], bool):
-        raise TypeError(f"drift must be True or False, got {found['drift']!r}")
+    checks.flag("drift", found["drift"])
     return found
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from colangevin.ensemble import members
 from colangevin.ensemble.data import Points, batches_of
 from colangevin.ensemble.gradients import Found, Gradients, Loss, Penalty
-from colangevin.ensemble.groups import groups_of, wanted
+from colangevin.ensemble.groups import STEP, groups_of, wanted
 from colangevin.ensemble.members import OPTIONS, spread
 from colangevin.ensemble.state import Removal, move, pack, select, sound, unpack
 from colangevin.ensemble.train import History, MembersOptimizer, evaluate, fit
@@ -152,6 +152,13 @@ class Ensemble:
         """
         named = self._checked(options)
         self._settle({**self._options, **named}, named)
+
+    def _set_alike(self, **options: float) -> None:
+        """Set numbers of the step, one for all members, who had one before: only one is checked."""
+        self._options = {**self._options, **self._checked(options)}
+        for part in self._groups:
+            (found,) = wanted([options], part.options[:1], True)
+            part.set([{name: found[name] for name in STEP if name in found}] * len(part.options))
 
     def _settle(self, options: dict[str, Any], named: Mapping[str, Any]) -> None:
         """Take over the named options, or raise before anything has been changed."""

@@ -29,6 +29,8 @@ Penalty: TypeAlias = Callable[[Tensors], Tensor]
 Names: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...]]"
 """Of the parameters that are trained, and of the other parameters and the buffers."""
 
+OF_WEIGHTS = "_of_weights"
+"""Attribute of a module whose output is a function of its parameters by name, and this function."""
 PATIENCE = 500
 """Steps of a training after which it is taken for a long one.
 
@@ -149,7 +151,7 @@ class Gradients:
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in tensors[-2:])
         key = (_identity(loss), len(tensors[0]), shapes, compiling, shared)
         if key not in self._functions:
-            made = _vectorised(self._template, loss, self._penalty, names, (), shared)
+            made = _eager(self._template, loss, self._penalty, names, shared)
             if compiling:
                 made = self._compiled(loss, names, tensors, shared) or made
             self._functions[key] = made
@@ -275,6 +277,64 @@ def _options(model: nn.Module) -> Any:
     return {"guard_filter_fn": wanted}
 
 
+def _objective(
+    model: nn.Module,
+    loss: Loss,
+    penalty: Penalty | None,
+    names: Names,
+    narrow: Collection[str] = (),
+) -> Callable[..., Any]:
+    """The value of one member, and its buffers afterwards, as a function of lists of tensors."""
+    learned, rest = names
+    kept = {name for name, _ in model.named_buffers()}
+    parameters = [name for name, _ in model.named_parameters()]
+    direct = getattr(model, OF_WEIGHTS, None)
+
+    def forward(weights: Tensors, inputs: Any) -> Any:
+        if direct is None:
+            return functional_call(model, weights, (inputs,))
+        return direct({name: weights[name] for name in parameters})
+
+    def objective(position: tuple[Tensor, ...], others: Any, inputs: Any, targets: Any) -> Any:
+        own = {n: t.mT if n in narrow else t for n, t in zip(learned, position, strict=True)}
+        # Buffers may be changed by the forward pass.
+        fixed = {n: t.clone() if n in kept else t for n, t in zip(rest, others, strict=True)}
+        value = _one(loss(forward({**own, **fixed}, inputs), targets), "loss")
+        value = value if penalty is None else value + _one(penalty(own), "penalty")
+        return value, tuple(tensor for name, tensor in fixed.items() if name in kept)
+
+    return objective
+
+
+def _eager(
+    model: nn.Module, loss: Loss, penalty: Penalty | None, names: Names, shared: bool
+) -> Callable[..., Any]:
+    """The function of flat lists of tensors, of which autograd has the gradients.
+
+    Members do not touch each other, so the gradient of the sum is that of each. Its steps back
+    are then plain ones, without the layers of ``grad`` under ``vmap``, which take longer than
+    small tensors do.
+    """
+    count, dim = len(names[0]), None if shared else 0
+    together = vmap(
+        _objective(model, loss, penalty, names), in_dims=(0, 0, dim, dim), randomness="different"
+    )
+
+    def everyone(*tensors: Tensor) -> Any:
+        position = tuple(tensor.detach().requires_grad_() for tensor in tensors[:count])
+        with torch.enable_grad():
+            values, buffers = together(position, tensors[count:-2], tensors[-2], tensors[-1])
+            if not values.requires_grad:  # of no parameter
+                gradients = tuple(map(torch.zeros_like, position))
+            else:
+                gradients = torch.autograd.grad(
+                    values, position, torch.ones_like(values), materialize_grads=True
+                )
+        return gradients, tuple(own.detach() for own in buffers), values.detach()
+
+    return everyone
+
+
 def _vectorised(
     model: nn.Module,
     loss: Loss,
@@ -283,20 +343,12 @@ def _vectorised(
     narrow: Collection[str] = (),
     shared: bool = False,
 ) -> Callable[..., Any]:
-    """The function of flat lists of tensors: a compiled call then has few checks to make.
+    """The function of flat lists of tensors for the compiler: a call then has few checks to make.
 
     The parameters in ``narrow`` and their gradients are turned, columns before rows.
     """
-    learned, rest = names
-    kept = {name for name, _ in model.named_buffers()}
-
-    def objective(position: tuple[Tensor, ...], others: Any, inputs: Any, targets: Any) -> Any:
-        own = {n: t.mT if n in narrow else t for n, t in zip(learned, position, strict=True)}
-        # Buffers may be changed by the forward pass.
-        fixed = {n: t.clone() if n in kept else t for n, t in zip(rest, others, strict=True)}
-        value = _one(loss(functional_call(model, {**own, **fixed}, (inputs,)), targets), "loss")
-        value = value if penalty is None else value + _one(penalty(own), "penalty")
-        return value, tuple(tensor for name, tensor in fixed.items() if name in kept)
+    count, dim = len(names[0]), None if shared else 0
+    objective = _objective(model, loss, penalty, names, narrow)
 
     def one(position: Any, others: Any, inputs: Any, targets: Any) -> Any:
         found = grad_and_value(objective, has_aux=True)(position, others, inputs, targets)
@@ -304,9 +356,7 @@ def _vectorised(
         return gradients, buffers, value
 
     def everyone(*tensors: Tensor) -> Any:
-        count = len(learned)
         given = (tensors[:count], tensors[count:-2], tensors[-2], tensors[-1])
-        dim = None if shared else 0
         return vmap(one, in_dims=(0, 0, dim, dim), randomness="different")(*given)
 
     return everyone

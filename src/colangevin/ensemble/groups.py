@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -287,7 +288,7 @@ def groups_of(
         trained = [i for i, p in enumerate(group["params"]) if p.requires_grad]
         if trained:
             options = [optimizer.param_groups[index] for optimizer in optimizers]
-            plans = [optimizer._plans[index] for optimizer in optimizers]
+            plans = [optimizer._view(index) for optimizer in optimizers]
             geometries = [[plan.owns[i] for i in trained] for plan in plans]
             ordinals = [first + i for i in trained]
             found.append(MemberGroup([called[i] for i in trained], options, geometries, ordinals))
@@ -322,12 +323,25 @@ def wanted(
         return {name: value for name, value in found.items() if name not in STEP}
 
     pairs = list(zip(named, groups, strict=True))
-    return shared(one, pairs, lambda pair: (*pair[0].items(), *plain(pair[1])))
+    return shared(one, pairs, lambda pair: (*pair[0].items(), plain(pair[1])))
 
 
 def plain(group: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells the options of groups apart, but for what is its own."""
-    return tuple(item for item in group.items() if item[0] not in OWN)
+    """What tells the options of groups apart, but for what is its own.
+
+    Example:
+        >>> plain({"lr": 0.1, "seed": 3}) == plain({"lr": 0.1, "seed": 4})
+        True
+    """
+    names = tuple(group)
+    return names, _reader(names)(group)
+
+
+@functools.lru_cache(maxsize=64)
+def _reader(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], Any]:
+    """A function that reads what is not a group's own: there may be hundreds of groups."""
+    chosen = [name for name in names if name not in OWN]
+    return operator.itemgetter(*chosen) if chosen else lambda group: ()
 
 
 def shared(

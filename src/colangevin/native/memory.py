@@ -61,6 +61,14 @@ def signed(value: int) -> int:
     return value - WORDS if value >= WORDS // 2 else value
 
 
+def _signed_all(values: Sequence[int]) -> array[int]:
+    """The same for several."""
+    try:
+        return array("q", values)
+    except OverflowError:
+        return array("q", map(signed, values))
+
+
 # --- structures -----------------------------------------------------------------------------
 
 
@@ -179,8 +187,8 @@ def fill(
     count, size = out.shape
     start, width = out.data_ptr(), size * out.element_size()
     table = array("q", map(signed, [0, size, first, 0, ordinal, step, draw])) * count
-    table[0::7] = array("q", [start + row * width for row in range(count)])
-    table[3::7] = array("q", map(signed, seeds))
+    table[0::7] = array("q", range(start, start + max(1, count * width), max(1, width)))[:count]
+    table[3::7] = _signed_all(seeds)
     kernels.cola_normals(DTYPES[out.dtype], count, table.buffer_info()[0], torch.get_num_threads())
     increment_version(out)
     return True

@@ -21,7 +21,7 @@ from colangevin.integrators.recipe import direction
 from colangevin.optimizers import CoLA, parameter_groups
 from colangevin.optimizers.step.bucket import Bucket
 from colangevin.optimizers.step.execute import degrees_of_freedom
-from colangevin.optimizers.step.layout import HALF, MOMENTUM, SLACK_MOMENTUM
+from colangevin.optimizers.step.layout import HALF, MOMENTUM, SLACK_MOMENTUM, STEP
 from colangevin.sampling.metrics import Whitened
 from colangevin.sampling.priors import penalty_of
 from colangevin.sampling.targets import Target
@@ -312,7 +312,7 @@ class Chains:
         """
         ratio = self.step_size / step_size
         self.friction = self.friction if friction is None else friction
-        self.ensemble.set(step_size=step_size, friction=self.friction)
+        self.ensemble._set_alike(step_size=step_size, friction=self.friction)
         for entry in self.ensemble._state.values():
             for key in (MOMENTUM, SLACK_MOMENTUM):
                 if key in entry:
@@ -322,6 +322,26 @@ class Chains:
     def forget(self) -> None:
         """The weights have been written from outside: gradients must be computed anew."""
         self._next = None
+
+    # --- going back -----------------------------------------------------------------------------
+
+    def snapshot(self) -> Callable[[], None]:
+        """Remember where the chains are; a function that takes them back there."""
+        ensemble, step_size, friction = self.ensemble, self.step_size, self.friction
+        tensors = [*self.weights.values(), *ensemble._buffers.values(), *ensemble.state_tensors()]
+        counts = [entry[STEP] for entry in ensemble._state.values()]
+        kept = [tensor.clone() for tensor in (*tensors, *counts)]
+        steps = ensemble.steps
+
+        @torch.no_grad()
+        def back() -> None:
+            self.set_step_size(step_size, friction)
+            for tensor, old in zip((*tensors, *counts), kept, strict=True):
+                tensor.copy_(old)
+            ensemble.steps = steps
+            self.forget()
+
+        return back
 
     # --- saving -------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from colangevin.sampling import convergence
 
 EXACT = 1 << 20
 """Draws of all numbers of a trace together up to which each number is looked at exactly: 0.5 s."""
-WORST_OF_BLOCK = 4
+WORST_OF_BLOCK = 1
 """Numbers of a block of a large trace that are looked at exactly, by R-hat and by size."""
 RHAT = 1.05
 """R-hat above which chains should run longer."""
@@ -96,7 +96,7 @@ def diagnose(blocks: Iterable[Tensor], exact: bool) -> Numbers:
 
 def _readings(columns: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
     if exact:
-        return convergence.rhat(columns), convergence.ess(columns)
+        return convergence.rhat_and_ess(columns)
     return convergence.quick_rhat(columns), convergence.quick_ess(columns)
 
 

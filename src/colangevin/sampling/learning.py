@@ -17,7 +17,7 @@ from torch import Tensor
 
 from colangevin.sampling import convergence
 from colangevin.sampling.chains import Chains
-from colangevin.sampling.metrics import DENSE, DIAGONAL, FULL, covariance_of
+from colangevin.sampling.metrics import DENSE, DIAGONAL, FULL, covariance_of, matrix_pays
 
 RECORDED = 1 << 23
 """Numbers of draws that are kept to learn from."""
@@ -58,6 +58,7 @@ class Learner:
         size = sum(chains.weights[name][0].numel() for name in self._free)
         dense = metric == FULL or (metric != DIAGONAL and size <= DENSE)
         self.kind = (FULL if dense else DIAGONAL) if self.learns else ""
+        self._asks = dense and metric != FULL
         self._rows: list[Tensor] = []
         self._step_sizes: list[float] = []
         self._every = 1
@@ -104,6 +105,8 @@ class Learner:
         draws = torch.stack([row[:, :size] for row in self._rows], dim=1).double()
         scaled = draws - draws.mean(dim=(0, 1))
         scaled = scaled / self.chains.temperatures.sqrt().view(-1, 1, 1)
+        if self._asks:
+            self.kind = FULL if matrix_pays(scaled) else DIAGONAL
         covariance = covariance_of(scaled, self.kind == FULL)
         if covariance is None:
             return False

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
+from colangevin.ensemble.gradients import OF_WEIGHTS
 from colangevin.optimizers.step.noise import checksum
 from colangevin.sampling import storage
 from colangevin.sampling.chains import Chains
@@ -317,7 +318,8 @@ class Sampling:
         """What has been drawn so far, and was asked for."""
         rates = self._rates
         template = copy.deepcopy(self.chains.ensemble._template)
-        template.__dict__.pop("forward", None)  # a potential stood in its place
+        for name in ("forward", OF_WEIGHTS):  # a potential stood in its place
+            template.__dict__.pop(name, None)
         store: storage.Store = self._store
         if self._store.draws > self.plan.draws:
             store = storage.First(self._store, self.plan.draws)

@@ -21,7 +21,7 @@ from torch.func import functional_call
 from colangevin import checks
 from colangevin.ensemble import Ensemble
 from colangevin.ensemble.data import batch_orders
-from colangevin.ensemble.gradients import Loss
+from colangevin.ensemble.gradients import OF_WEIGHTS, Loss
 from colangevin.ensemble.members import make
 from colangevin.random import key_of
 from colangevin.threads import multiply_adds_of
@@ -347,6 +347,7 @@ def _holding(module: nn.Module, potential: Potential) -> nn.Module:
         return potential(dict(own.named_parameters()))
 
     module.forward = types.MethodType(forward, module)
+    setattr(module, OF_WEIGHTS, potential)
     return module
 
 

@@ -238,7 +238,7 @@ class Trace:
             return [f"only {self.draws} draws: diagnostics need at least 4; raise draws"]
         chosen = self.watched() if names is None else names
         network = self.settings.get("reduction", "potential") != "potential"
-        found = self.summary(only=chosen)
+        found = self.summary(0, chosen)
         return found.complaints(chosen, int(self.settings.get("thin", 1)), network)
 
     def watched(self) -> list[str]:

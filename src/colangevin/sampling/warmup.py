@@ -297,7 +297,7 @@ class WarmUp:
             every: how many there are between positions to learn from; 0 for none.
         """
         for _ in range(ATTEMPTS):
-            before, kept = self.chains.state_dict(), self._learner.recorded
+            back, kept = self.chains.snapshot(), self._learner.recorded
             losses = self._losses()
             try:
                 for number in range(steps):
@@ -307,7 +307,7 @@ class WarmUp:
                 self._check_thrown(losses)
             except DivergenceError as error:
                 last = error
-                self.chains.load_state_dict(before)
+                back()
                 self._learner.cut(kept)
                 self._set(self._verlet_step / 2.0, "a chain diverged")
                 continue

@@ -57,6 +57,7 @@ class Bucket(Layout):
         direction: takes the place of the gradient.
         rounds: whether weights in half precision are rounded at random, and have no float32 copy.
         captured: whether a graph captures the steps: counts are then where the parameters are.
+        owns: as for a ``Layout``.
 
     Attributes:
         gradients: of the parameters as they have them, for the step that is being made.
@@ -78,8 +79,9 @@ class Bucket(Layout):
         direction: Direction | None = None,
         rounds: bool = False,
         captured: bool = False,
+        owns: Sequence[Constraint] = (),
     ) -> None:
-        super().__init__(constraint, parameters, names, ordinals, members, shards)
+        super().__init__(constraint, parameters, names, ordinals, members, shards, owns)
         self.direction, self.captured = direction, captured
         half = self.parameters[0].dtype in HALF
         self.rounds, self._has_master = half and rounds, half and not rounds
@@ -107,13 +109,16 @@ class Bucket(Layout):
         def some(values: Sequence[Any]) -> list[Any]:
             return [values[i] for i in indices] if values else []
 
+        owns = some(self._owns)
+        first = owns[0] if owns else self.constraint
         return Bucket(
-            *(self.constraint, some(self.parameters), some(self.names), some(self.ordinals)),
+            *(first, some(self.parameters), some(self.names), some(self.ordinals)),
             members=self.members,
             shards=some(self.shards),
             direction=self.direction,
             rounds=self.rounds,
             captured=self.captured,
+            owns=owns,
         )
 
     def singles(self) -> list[Bucket]:
@@ -195,7 +200,7 @@ class Bucket(Layout):
             position = self.gather(self.parameters)
         else:
             position = self.to_rows(self.parameters[index]).to(self.dtype)
-        slack = self.constraint.lift(position)
+        slack = self.own(index).lift(position)
         if slack is None:
             return False
         if SLACK not in entry:

@@ -88,7 +88,7 @@ def _lengthened(
     most = torch.finfo(layout.dtype).max  # an infinite factor of an update of 0 would be NaN
 
     def lengthened(update: Tensor, place: Tensor, dims: list[int]) -> Tensor:
-        length = update.norm(dim=dims, keepdim=True).clamp_min(tiny)
+        length = torch.linalg.vector_norm(update, dim=dims, keepdim=True).clamp_min(tiny)
         return update * (own.extent(place, dims) / length).clamp_max(most)
 
     if not own.elementwise:

@@ -51,6 +51,7 @@ class Layout:
         ordinals: the places of the parameters in the optimizer, which their noise depends on.
         members: how many copies of each parameter are stacked, in an ensemble.
         shards: of parameters that lie in several processes.
+        owns: the geometry of each parameter, where they may differ: ``constraint`` is one of them.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class Layout:
         ordinals: Sequence[int],
         members: int | None = None,
         shards: Sequence[ShardedWeight | None] = (),
+        owns: Sequence[Constraint] = (),
     ) -> None:
-        self.constraint, self.members = constraint, members
+        self.constraint = constraint.joined(owns) if len(owns) > 1 else constraint
+        self.members, self._owns = members, tuple(owns)
         self.parameters, self.names = tuple(parameters), tuple(names)
         self.ordinals, self.shards = tuple(ordinals), tuple(shards)
 
@@ -70,6 +73,10 @@ class Layout:
     def name(self) -> str:
         """For messages."""
         return ", ".join(self.names)
+
+    def own(self, index: int) -> Constraint:
+        """The geometry of one of the parameters."""
+        return self._owns[index] if self._owns else self.constraint
 
     # --- layout ---------------------------------------------------------------------------
 
@@ -203,9 +210,9 @@ class Layout:
             return self
         pairs = list(zip(self.shards, self.parameters, strict=True))
         tensors = [own if shard is None else shard.whole() for shard, own in pairs]
-        first = self.shards[0]
-        own = None if first is None else first.own
-        return Layout(own or self.constraint, tensors, self.names, self.ordinals)
+        owns = [s.own for s in self.shards if s is not None and s.own is not None]
+        first = owns[0] if owns else self.constraint
+        return Layout(first, tensors, self.names, self.ordinals, owns=owns)
 
     def of_whole(self, position: Tensor, whole: Layout) -> Tensor:
         """The part of a batch of whole parameters that belongs to this one."""

@@ -56,9 +56,11 @@ LONG = 0.5
 
 It has no bias in the positions of a Gaussian: a law that is nearly one allows long steps. What is
 not, shows in the temperature of the positions."""
-ONE_SPEED = 5e-4**0.5
-"""The same at one speed and the default tolerance (Robnik and others): variances of a Gaussian are
-2 to 3 % too large. They are off as h², the error as h³, so it goes as tolerance^(3/2)."""
+ONE_SPEED = 0.01
+"""The same at one speed and the default tolerance, by which variances of a Gaussian are then off.
+
+Robnik and others have 0.022, where they are 3 % too large. They are off as h², and the error is as
+h³, so it goes as tolerance^(3/2)."""
 USUAL = 0.02
 """That tolerance."""
 FAINT = 1e-5

@@ -108,8 +108,9 @@ def exchange(optimizer: cl.CoLA) -> None:
         for own, other in zip(group["params"], new, strict=True):
             other.grad = torch.empty_like(other)
             entry = optimizer.state.pop(own)
-            # Counts, and radii of "initial", stay on the CPU.
-            stays = {key for key, value in entry.items() if not value.dim() or key == "radius"}
+            # Radii of "initial" stay on the CPU, and counts, unless a graph is to capture the step.
+            counts = {key for key, value in entry.items() if not value.dim()}
+            stays = {"radius"} if optimizer._capturable else {"radius", *counts}
             optimizer.state[other] = {
                 key: value if key in stays else value.to("meta") for key, value in entry.items()
             }
@@ -165,14 +166,16 @@ def table() -> str:
         f"benchmarks/accelerators.py`). torch's AdamW: {peers[0].operations} with `foreach=True`, "
         f"{peers[1].operations} with `foreach=False`, no waits.",
         "",
-        f"| Constraint | {' | '.join(DIRECTIONS)} | gradient with momentum, τ > 0 |",
-        "| --- " + "| ---: " * (len(DIRECTIONS) + 1) + "|",
+        f"| Constraint | {' | '.join(DIRECTIONS)} | gradient with momentum, τ > 0 | adam, "
+        "`capturable=True` |",
+        "| --- " + "| ---: " * (len(DIRECTIONS) + 2) + "|",
     ]
     assert peers[0].waits == peers[1].waits == 0
     for name, constraint in GEOMETRIES.items():
         found = [asked_by(direction, constraint, shapes()) for direction in DIRECTIONS]
         noisy = {"momentum": 0.9, "temperature": 1e-4, "seed": 0}
         found.append(asked_by("gradient", constraint, shapes(), **noisy))
+        found.append(asked_by("adam", constraint, shapes(), capturable=True))
         cells = [f"{own.operations}{f' ({own.waits})' * (own.waits > 0)}" for own in found]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"

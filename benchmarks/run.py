@@ -16,7 +16,7 @@ from colangevin.lab.cli.bench_command import run_bench
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "benchmarks.md"
+DOCS = ROOT / "docs"
 
 
 def renew(stored: Path, later: Record, whole: bool) -> Record:
@@ -73,7 +73,7 @@ def main() -> int:
             works = arguments.works
             sizes = Sizes(laws=tuple(arguments.laws.split(",")) if arguments.laws else ())
             code = run_bench(
-                works=works, out=Path(folder), complete=complete, reference=reference, sizes=sizes
+                works=works, out=Path(folder), full=complete, reference=reference, sizes=sizes
             )
             if code:
                 return code
@@ -82,9 +82,10 @@ def main() -> int:
             renew(stored, later, whole=works is None).save(stored)
     record = Record.load(stored)  # with the bars that the run was judged by
     plot.save(record, RESULTS / "bench.png")
-    page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)
-    PAGE.write_text(page, encoding="utf-8")
-    for path in (stored, RESULTS / "bench.png", PAGE):
+    pages = {DOCS / name: page for name, page in presenting.docs_pages(record).items()}
+    for path, page in pages.items():
+        path.write_text(page, encoding="utf-8")
+    for path in (stored, RESULTS / "bench.png", *pages):
         print(f"Wrote {path.relative_to(ROOT)}")
     return 0
 

@@ -4,9 +4,9 @@ It starts ``cola explore`` as a user does, waits for the page and for the first 
 500-node network train in two runs, and reads frames per second and the server's memory. Start-up
 and frames need a quiet machine, memory needs time, so each may be measured by itself:
 
+    python scripts/explorer_measures.py --only cases --write
     python scripts/explorer_measures.py --only speed --write
     python scripts/explorer_measures.py --only memory --minutes 30 --write
-    python scripts/explorer_measures.py --presets
     python scripts/explorer_measures.py --screenshot docs/images/explorer.png
 
 It needs the extras explore and dev, and Chromium.
@@ -35,8 +35,6 @@ PAGE = ROOT / "docs" / "explorer.md"
 RECORD = ROOT / "benchmarks" / "results" / "explorer.json"
 BEGIN, END = "<!-- measures: begin -->", "<!-- measures: end -->"
 STARTS = 3
-SECONDS = 20.0
-"""For which frames are counted."""
 
 
 def memory(process: int) -> float:
@@ -75,7 +73,8 @@ def browser() -> Iterator[Any]:
 
 def opened(chromium: Any, address: str, **options: Any) -> Any:
     """A page that has shown its first frame."""
-    page = chromium.new_context(viewport={"width": 1280, "height": 900}, **options).new_page()
+    view = {"viewport": {"width": 1280, "height": 900}, **options}
+    page = chromium.new_context(**view).new_page()
     page.goto(address, timeout=120_000)
     page.wait_for_selector("body[data-steps]", timeout=120_000)
     return page
@@ -100,7 +99,7 @@ def run(seconds: float, every: float) -> list[dict[str, Any]]:
     """Frames per second and memory of a run, read again and again."""
     rows = []
     with browser() as chromium, explorer() as (address, process, _):
-        page = opened(chromium, f"{address}#preset=circles")
+        page = opened(chromium, f"{address}#preset=circles&training.members=1")
         page.click("#play")
         begin = time.perf_counter()
         while (passed := time.perf_counter() - begin) < seconds:
@@ -124,8 +123,8 @@ def run(seconds: float, every: float) -> list[dict[str, Any]]:
 
 
 def speed() -> dict[str, Any]:
-    """Start-up, and frames per second over some seconds."""
-    return {"starts": starts(), "rows": run(SECONDS, SECONDS / 10)}
+    """Start-up."""
+    return {"starts": starts()}
 
 
 def long_run(minutes: float) -> dict[str, Any]:
@@ -133,48 +132,71 @@ def long_run(minutes: float) -> dict[str, Any]:
     return {"minutes": minutes, "rows": run(minutes * 60, min(60.0, minutes * 6))}
 
 
-def presets() -> None:
-    """What each preset shows after its number of steps: seeds 0 to 2, mean."""
-    import torch
+CASES = {
+    "two runs of one seed, *Overfitting*": "preset=circles&training.members=1",
+    "two runs of four seeds, *Overfitting*": "preset=circles&training.members=4",
+    "two runs of four seeds, *AdLaLa*": "preset=adlala&training.members=4",
+}
 
-    from colangevin.lab.explorer.presets import PRESETS
-    from colangevin.lab.explorer.readings import scores
-    from colangevin.lab.explorer.runs import Training
-    from colangevin.lab.explorer.spec import parse
 
-    torch.set_num_threads(1)
-    for name, preset in PRESETS.items():
-        own = {**preset.spec, "training": {**preset.spec["training"], "members": 3}}
-        training = Training(parse(own))
-        for part in (4, 2, 1):
-            while training.steps < preset.steps // part:
-                training.step()
-            for letter, members in training.runs.items():
-                found = [scores(member, training.points) for member in members]
-                print(name, letter, training.steps, found, flush=True)
+def cases(seconds: float = 6.0) -> dict[str, dict[str, float]]:
+    """Steps and frames per second of each case, after two seconds of warming up."""
+    found = {}
+    with browser() as chromium, explorer() as (address, _, _):
+        for title, link in CASES.items():
+            page = opened(chromium, f"{address}#{link}")
+            page.wait_for_selector("body[data-ready=yes]")
+            page.evaluate("document.body.dataset.state !== 'playing' && play.click()")
+            page.wait_for_timeout(2000)
+            readings = [(time.perf_counter(), _steps(page))]
+            frames = []
+            for _ in range(4):
+                page.wait_for_timeout(250 * seconds)
+                frames.append(float(page.evaluate("document.body.dataset.fps")))
+                readings.append((time.perf_counter(), _steps(page)))
+            (begin, first), (end, last) = readings[0], readings[-1]
+            found[title] = {
+                "steps_per_second": round((last - first) / (end - begin)),
+                "frames_per_second": statistics.median(frames),
+            }
+            print(title, found[title], flush=True)
+            page.context.close()
+    return found
+
+
+def _steps(page: Any) -> int:
+    return int(page.evaluate("document.body.dataset.steps"))
+
+
+def rows_of(record: dict[str, Any]) -> dict[str, str]:
+    """The measures of a record in words."""
+    found = {}
+    for title, case in record.get("cases", {}).items():
+        found[f"steps per second: {title}"] = f"{case['steps_per_second']:,}"
+        found[f"frames per second: {title}"] = f"{case['frames_per_second']:.1f}"
+    if "speed" in record:
+        starts = record["speed"]["starts"]
+        found["from the command to the page"] = f"{_spread(starts['page'])} s"
+        found["from the command to the first frame"] = f"{_spread(starts['first_frame'])} s"
+    if "memory" in record:
+        slow = record["memory"]
+        first, last = slow["rows"][1], slow["rows"][-1]
+        minutes = f"{slow['minutes']:g} minutes"
+        found[f"memory of the server after 1 and {minutes}"] = (
+            f"{first['server_mb']:.0f} MB and {last['server_mb']:.0f} MB"
+        )
+        found[f"steps of each run in {minutes}"] = f"{last['steps']:,}"
+        load = _spread([row["load"] for row in slow["rows"]])
+        found[f"load of the machine in these {minutes} (1 per busy processor)"] = load
+    return found
 
 
 def text(record: dict[str, Any]) -> str:
-    """The table of the page."""
-    fast, slow = record["speed"], record["memory"]
-    first, last = slow["rows"][1], slow["rows"][-1]
-    starts = fast["starts"]
-    fps = [row["frames_per_second"] for row in fast["rows"][3:]]  # it counts those of some seconds
-    load = [row["load"] for row in slow["rows"]]
-    sizes = [row["server_mb"] for row in slow["rows"][1:]]
-    rows = [
-        ("from the command to the page", f"{_spread(starts['page'])} s"),
-        ("from the command to the first frame", f"{_spread(starts['first_frame'])} s"),
-        ("frames per second", _spread(fps)),
-        (
-            f"memory of the server after 1 and {slow['minutes']:g} minutes",
-            f"{first['server_mb']:.0f} MB and {last['server_mb']:.0f} MB",
-        ),
-        ("the same, once per minute", f"{_spread(sizes, 0)} MB"),
-        ("steps of each run in these minutes", f"{last['steps']:,}"),
-        ("load of the machine in these minutes (1 per busy processor)", _spread(load)),
-    ]
-    lines = ["| Measure | Value |", "| --- | --- |", *[f"| {a} | {b} |" for a, b in rows]]
+    """The table of the page: before the networks of a run were one ensemble, and now."""
+    before, now = rows_of(record["before"]), rows_of(record)
+    names = [*now, *[name for name in before if name not in now]]
+    lines = ["| Measure | Before | Now |", "| --- | --- | --- |"]
+    lines += [f"| {name} | {before.get(name, '–')} | {now.get(name, '–')} |" for name in names]
     return "\n".join(lines)
 
 
@@ -183,39 +205,31 @@ def _spread(values: list[float], digits: int = 1) -> str:
     return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
-def screenshot(path: Path, steps: int) -> None:
-    """The picture of the page, after so many steps."""
+def screenshot(path: Path) -> None:
+    """The picture of the page, shortly before the recorded run of the first preset ends."""
     with browser() as chromium, explorer() as (address, _, _):
-        page = opened(chromium, f"{address}#preset=circles&steps={steps}")
+        page = opened(chromium, address, viewport={"width": 1440, "height": 900})
         page.wait_for_function(
-            f"() => document.body.dataset.steps === '{steps}'", timeout=600_000, polling=500
+            "() => document.getElementById('opening-progress').value > 0.96", timeout=60_000
         )
-        page.click("#story-close")
-        page.wait_for_timeout(500)
-        page.screenshot(
-            path=path, clip={"x": 0, "y": 0, "width": 1280, "height": 1400}, full_page=True
-        )
+        page.screenshot(path=path)
 
 
 def main() -> None:
     """Measure, and write if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--only", choices=["speed", "memory"], help="measure only one of the two")
+    parser.add_argument("--only", choices=["cases", "speed", "memory"], help="measure one of them")
     parser.add_argument("--write", action="store_true", help="write the record and the table")
-    parser.add_argument("--presets", action="store_true", help="only train the presets")
     parser.add_argument("--screenshot", type=Path, help="only make this picture")
-    parser.add_argument("--steps", type=int, default=3_000, help="of the picture")
     given = parser.parse_args()
-    if given.presets:
-        return presets()
     if given.screenshot:
-        return screenshot(given.screenshot, given.steps)
+        return screenshot(given.screenshot)
     record = json.loads(RECORD.read_text())
-    if given.only != "memory":
-        record["speed"] = speed()
-    if given.only != "speed":
-        record["memory"] = long_run(given.minutes)
+    measures = {"cases": cases, "speed": speed, "memory": lambda: long_run(given.minutes)}
+    for name, measure in measures.items():
+        if given.only in (None, name):
+            record[name] = measure()
     print(text(record))
     if given.write:
         RECORD.write_text(json.dumps(record, indent=1) + "\n")

@@ -1,7 +1,8 @@
-"""Every case that a law must hold for: constraints with shapes, and schemes.
+"""Every case that a law must hold for: constraints with shapes, directions, schemes.
 
-A new constraint takes one line of ``CASES``; every test under ``laws/`` then runs on it. Those of
-``laws/test_reference.py`` that follow literal formulas are skipped, unless the line names some.
+A new constraint takes one line of ``CASES``, and a new direction one of ``DIRECTIONS``: every test
+under ``laws/`` then runs on it. Those of ``laws/test_reference.py`` that follow literal formulas
+are skipped, unless the line names some.
 """
 
 import math
@@ -13,14 +14,19 @@ import torch
 from torch import Size, Tensor
 
 from colangevin import (
+    Adam,
     Box,
     Circle,
     Constraint,
     DiagonalGram,
+    Direction,
     General,
+    Gradient,
     Massive,
     NonNegative,
     Orthogonal,
+    Polar,
+    Sign,
     Simplex,
     Spectral,
     Sphere,
@@ -35,6 +41,7 @@ TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 MASSES = torch.tensor([[0.5], [1.0], [9.0]], dtype=torch.float64)
 LOWER = torch.tensor([[-0.4], [-math.inf], [-1.0]], dtype=torch.float64)
 UPPER = torch.tensor([0.6, math.inf, 0.9, 0.5], dtype=torch.float64)
+ROW_RADII = torch.tensor([0.8, 1.3], dtype=torch.float64)
 RADII = torch.tensor([[0.05], [0.5], [3.0]], dtype=torch.float64)
 
 
@@ -86,11 +93,11 @@ def norms(w: Tensor, dim: int) -> Tensor:
     return w.transpose(0, dim).reshape(w.shape[dim], -1).square().sum(dim=1).sqrt()
 
 
-def beyond_norm(radius: float, dim: int = 0) -> Callable[[Tensor], Tensor]:
+def beyond_norm(radius: float | Tensor, dim: int = 0) -> Callable[[Tensor], Tensor]:
     return lambda w: (norms(w, dim) / radius - 1.0).clamp_min(0.0).max()
 
 
-def off_norm(radius: float, dim: int = 0) -> Callable[[Tensor], Tensor]:
+def off_norm(radius: float | Tensor, dim: int = 0) -> Callable[[Tensor], Tensor]:
     return lambda w: (norms(w, dim) / radius - 1.0).abs().max()
 
 
@@ -301,9 +308,35 @@ CASES = [
         share=LAYOUT,
         around=(0.3, 0.05),
     ),
+    Case(
+        "simplex_blocks",
+        lambda: Simplex(dim=0, blocks=2),
+        ((6, 2),),
+        blocks(2, off_simplex(0)),
+        share=LAYOUT,
+        around=(0.3, 0.05),
+    ),
+    Case(
+        "box_blocks",
+        lambda: Box(LOWER[:, None], 0.5, blocks=3),
+        ((6, 2),),
+        outside(LOWER.repeat_interleave(2, 0), 0.5),
+        share=LAYOUT,
+        around=(0.1, 0.1),
+    ),
     Case("simplex_vector", Simplex, ((4,),), off_simplex(0), share=LAYOUT, around=(0.3, 0.05)),
     Case("sphere", lambda: Sphere(0.8), ((2, 3),), beyond_norm(0.8)),
     Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((2, 3),), off_norm(1.3)),
+    Case(
+        "sphere_radii", lambda: Sphere(ROW_RADII), ((2, 3),), beyond_norm(ROW_RADII), share=LAYOUT
+    ),
+    Case(
+        "sphere_equality_radii",
+        lambda: Sphere(ROW_RADII, equality=True),
+        ((2, 3),),
+        off_norm(ROW_RADII),
+        share=LAYOUT,
+    ),
     Case(
         "sphere_inner", lambda: Sphere(0.8, dim=1), ((2, 3, 2),), beyond_norm(0.8, 1), share=LAYOUT
     ),
@@ -428,6 +461,18 @@ CASES = [
         share=SOLVER,
     ),
 ]
+
+
+DIRECTIONS: dict[str, Callable[[], Direction]] = {
+    "gradient": Gradient,
+    "gradient, relative": lambda: Gradient(relative=True),
+    "sign": Sign,
+    "adam": lambda: Adam(betas=(0.8, 0.95)),
+    "adam, relative": lambda: Adam(relative=True),
+    "adam, tangent": lambda: Adam(relative=True, tangent=True),
+    "polar": Polar,
+    "polar, relative": lambda: Polar(nesterov=False, adjust="match_rms_adamw", relative=True),
+}
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,28 @@ def test_every_page_of_the_documentation_is_in_the_navigation():
     assert listed - {"api/index.md", "changelog.md"} == there
 
 
+@pytest.mark.parametrize(
+    ("words", "pages"),
+    [
+        ("non-negative weights", {"constraints.md"}),
+        ("clip weights", {"constraints.md"}),
+        ("max norm", {"constraints.md", "guides/bound-weights.md"}),
+        ("spectral norm", {"constraints.md"}),
+        ("thread", {"from-sgd.md"}),
+    ],
+)
+def test_what_people_search_for_is_a_heading_of_the_right_page(words, pages):
+    """A search ranks headings before text."""
+    docs = ROOT / "docs"
+    found = set()
+    for path in docs.rglob("*.md"):
+        for heading in re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+            parts = re.split(r"[-\s]+", words.lower())
+            if all(part in heading.lower() for part in parts):
+                found.add(path.relative_to(docs).as_posix())
+    assert found == pages
+
+
 def test_the_reference_has_every_public_name():
     site = script("site")
     shown = {name for part in site.API for name, _ in site.part_names(part)}

@@ -123,7 +123,7 @@ def unconstrained_twin(case: Case) -> Twin:
 
 
 def box_twin(case: Case) -> Twin:
-    constraint = case.make()
+    constraint = case.bound()
     assert isinstance(constraint, Box)
     low = -math.inf if constraint.low is None else constraint.low
     high = math.inf if constraint.high is None else constraint.high
@@ -156,6 +156,8 @@ def diagonal_gram_twin(case: Case) -> Twin:
 def simplex_twin(case: Case) -> Twin:
     constraint = case.make()
     assert isinstance(constraint, Simplex)
+    if constraint.blocks > 1:
+        return by_blocks(case, constraint.blocks)
 
     def lay(ws: Tensors) -> Tensors:
         rows = ws[0].movedim(constraint.dim, -1)

@@ -14,12 +14,15 @@ import colangevin as cl
 from registry import ellipse
 
 ROWS = {"circle": (4, 3), "sphere": (4, 3), "vector": (4,), "orthogonal": (4, 3), "general": (2,)}
+ROWS |= {"box": (4, 3), "simplex": (4, 3)}
 MAKE: dict[str, Callable[..., cl.Constraint]] = {
     "circle": lambda **blocks: cl.Circle("initial", factor=0.9, **blocks),
     "sphere": lambda **blocks: cl.Sphere(0.7, dim=1, **blocks),
     "vector": lambda **blocks: cl.Sphere(1.0, equality=True, **blocks),
     "orthogonal": lambda **blocks: cl.Orthogonal(**blocks),
     "general": lambda **blocks: cl.General(ellipse, **blocks),
+    "box": lambda **blocks: cl.Box(-0.4, 0.6, **blocks),
+    "simplex": lambda **blocks: cl.Simplex(dim=0, **blocks),
 }
 SETTINGS: dict[str, Any] = {"lr": 0.01, "momentum": 0.9}
 
@@ -88,7 +91,7 @@ def test_state_dicts_resume_exactly_and_know_the_blocks(kind: str) -> None:
             other.load_state_dict(optimizer.state_dict())
 
 
-@pytest.mark.parametrize("kind", ["circle", "sphere", "orthogonal"])
+@pytest.mark.parametrize("kind", ["circle", "sphere", "orthogonal", "box", "simplex"])
 def test_members_of_an_ensemble_follow_an_optimizer(kind: str) -> None:
     rows, columns = ROWS[kind]
 

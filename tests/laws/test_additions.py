@@ -100,8 +100,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     add(folder / "registry.py", "\nCASES = [\n", LINES)
     add(folder / "registry.py", "\nRUNS = [\n", RUN)
     add(folder / "optimizers_registry.py", "\nOPTIMIZERS = [\n", METHOD)
-    where = "\nDIRECTIONS: dict[str, Callable[[], cl.Direction]] = {\n"
-    add(folder / "laws" / "test_directions.py", where, DIRECTION)
+    add(folder / "registry.py", "\nDIRECTIONS: dict[str, Callable[[], Direction]] = {\n", DIRECTION)
     return outcomes(folder)
 
 
@@ -133,6 +132,7 @@ def test_every_law_runs_on_it_and_holds(report: dict[str, str], name: str) -> No
         "test_batching.py",
         "test_contract.py",
         "test_copies.py",
+        "test_every_direction.py",
         "test_manifold.py",
         "test_property.py",
         "test_reference.py",
@@ -153,10 +153,11 @@ def test_every_law_of_directions_runs_on_a_new_one(report: dict[str, str]) -> No
     assert {test for test, word in own.items() if word != "PASSED"} == set()
     kinds = {re.split(r"::|\[", test)[-2] for test in own}
     assert kinds == {
-        "test_weights_stay_on_the_manifold",
-        "test_kernels_and_formulas_agree",
+        "test_kernels_and_formulas_go_one_way_on_the_manifold",
         "test_a_saved_run_goes_on_bit_for_bit",
         "test_members_of_an_ensemble_are_cola",
+        "test_slow_weights_of_multirate_stay_on_the_manifold",
+        "test_bfloat16_rounded_at_random",
         "test_slow_groups_of_multirate_use_a_gradient_once",
         "test_half_precision_has_float32_memory",
     }

@@ -23,7 +23,6 @@ from colangevin.random import normals, uniforms
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "accelerators.py"))
 SIZES = [(6, 5)] * 2
-BATCHED = [name for name in SCRIPT["GEOMETRIES"] if name != "norm of the matrix"]
 NOISY = {"momentum": 0.9, "temperature": 1e-3, "seed": 0}
 
 
@@ -41,6 +40,15 @@ def test_a_step_does_not_wait_for_the_device(geometry: str, direction: str) -> N
     assert found.operations > 0
 
 
+@pytest.mark.parametrize("direction", SCRIPT["DIRECTIONS"])
+@pytest.mark.parametrize("geometry", list(SCRIPT["GEOMETRIES"]))
+def test_a_step_that_can_be_captured_never_waits(geometry: str, direction: str) -> None:
+    if (geometry, direction) != ("orthogonal", "polar"):  # which is refused
+        assert asked(direction, geometry, SIZES, capturable=True).waits == 0
+    noisy = {} if direction != "gradient" else NOISY
+    assert asked("gradient", geometry, SIZES, capturable=True, **noisy).waits == 0
+
+
 @pytest.mark.parametrize("geometry", list(SCRIPT["GEOMETRIES"]))
 def test_noise_does_not_wait_either(geometry: str) -> None:
     assert asked("gradient", geometry, SIZES, **NOISY).waits <= 2 * (geometry == "orthogonal")
@@ -49,7 +57,7 @@ def test_noise_does_not_wait_either(geometry: str) -> None:
 @pytest.mark.parametrize(
     ("direction", "options"), [("gradient", {}), ("sign", {}), ("adam", {}), ("gradient", NOISY)]
 )
-@pytest.mark.parametrize("geometry", BATCHED)
+@pytest.mark.parametrize("geometry", list(SCRIPT["GEOMETRIES"]))
 def test_more_weights_are_no_more_operations(
     geometry: str, direction: str, options: dict[str, Any]
 ) -> None:

@@ -207,6 +207,25 @@ def test_what_waits_for_numbers_is_refused(options: dict[str, Any], words: str) 
     assert torch.equal(weight.detach(), before)
 
 
+def test_an_ensemble_refuses_what_it_would_not_do() -> None:
+    def method(model: nn.Module) -> cl.CoLA:
+        return cl.CoLA(model.parameters(), lr=0.1, capturable=True)
+
+    with pytest.raises(ValueError, match="capturable=True has no effect in an ensemble"):
+        cl.Ensemble(lambda seed: nn.Linear(2, 2), [1, 2], method=method)
+
+
+def test_stretches_of_multirate_are_those_of_other_optimizers() -> None:
+    captured, plain = (Training("rows of norm 1", "momentum and noise", c) for c in (True, False))
+    for training in (captured, plain):
+        fast = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+        multirate = cl.Multirate(fast, training.optimizer, period=3)
+        for _ in range(6):
+            training.step(multirate.step)
+    for one, other in zip(captured.weights, plain.weights, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
 def test_an_lr_in_a_tensor_needs_a_momentum_that_is_a_number() -> None:
     weight = nn.Parameter(torch.ones(3))
     optimizer = cl.CoLA([weight], step_size=0.1, friction=1.0, capturable=True)

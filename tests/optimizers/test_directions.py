@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import io
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,35 +13,18 @@ from torch import Tensor, nn
 import colangevin as cl
 import reference_directions as literal
 from colangevin.optimizers.directions.polar import tangent_polar
-from optimizer_cases import CONSTRAINTS, backward, network
+from optimizer_cases import backward, network
+from registry import DIRECTIONS
 
-DIRECTIONS: dict[str, Callable[[], cl.Direction]] = {
-    "gradient, relative": lambda: cl.Gradient(relative=True),
-    "sign": cl.Sign,
-    "adam": lambda: cl.Adam(betas=(0.8, 0.95)),
-    "adam, relative": lambda: cl.Adam(relative=True),
-    "adam, tangent": lambda: cl.Adam(relative=True, tangent=True),
-    "polar": cl.Polar,
-    "polar, relative": lambda: cl.Polar(nesterov=False, adjust="match_rms_adamw", relative=True),
-}
 every_direction = pytest.mark.parametrize("direction", DIRECTIONS)
-EQUALITIES = ("unconstrained", "unit-norm", "orthogonal", "general")
-"""A tangent update has no place for the share of a slack, or of another weight."""
-
-
-def fits(constraint: str, direction: str) -> bool:
-    if "tangent" in direction:
-        return constraint in EQUALITIES
-    return constraint != "general of two" or "relative" not in direction
-
-
-every_pair = pytest.mark.parametrize(
-    ("constraint", "direction"), [(c, d) for c in CONSTRAINTS for d in DIRECTIONS if fits(c, d)]
-)
 WEIGHTS = ("0.weight", "2.weight")
 LONG = ((16, 4), (3, 12), (8, 4), (32, 2))
 """Matrices that polar iterates on their Gram matrices."""
 SHAPES = ((6, 4), (4, 6), (6, 4), (5, 5))
+
+
+def matrices(model: nn.Module) -> list[nn.Parameter]:
+    return [model.get_parameter(name) for name in WEIGHTS]
 
 
 def weights(shapes: Sequence[tuple[int, ...]] = SHAPES, seed: int = 0) -> list[nn.Parameter]:
@@ -138,6 +119,14 @@ class TestEqualToTheKnownOnes:
             lambda own: literal.Lion(own, 0.01, (0.9, 0.99), 0.2),
             {"direction": "sign", "decoupled_weight_decay": 0.2},
         )
+
+    def test_the_twin_of_lion_is_the_package(self) -> None:
+        package = pytest.importorskip("lion_pytorch")
+        expected, found = weights(), weights()
+        follow(package.Lion(expected, lr=0.01, betas=(0.9, 0.99), weight_decay=0.2), expected)
+        follow(literal.Lion(found, 0.01, (0.9, 0.99), 0.2), found)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one.detach(), other.detach(), rtol=0, atol=1e-5)
 
     def test_rows_of_unit_norm_along_adam_are_normalised_after_each_step(self) -> None:
         constraint = cl.Sphere(1.0, equality=True)
@@ -257,87 +246,14 @@ class TestTheTangentPolarFactor:
         assert float((weight.mT @ found + found.mT @ weight).abs().max()) < 2e-6
 
 
-def grouped(model: nn.Module, constraint: str, direction: str) -> list[dict[str, Any]]:
-    """Matrices with a direction and a constraint, the rest along Adam."""
-    named = dict(model.named_parameters())
-    own = {"params": [named[n] for n in WEIGHTS], "constraint": CONSTRAINTS[constraint]()}
-    rest = {"params": [p for n, p in named.items() if n not in WEIGHTS], "direction": "adam"}
-    return [{**own, "direction": DIRECTIONS[direction]()}, rest]
-
-
-def run(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> None:
-    for step in steps:
-        backward(model, step)
-        optimizer.step()
-
-
-class TestUnderEveryGeometry:
-    @every_pair
-    @pytest.mark.parametrize("momentum", [0.0, 0.8])
-    def test_weights_stay_on_the_manifold(
-        self, constraint: str, direction: str, momentum: float
-    ) -> None:
-        model = network()
-        start = [p.detach().clone() for p in model.parameters()]
-        optimizer = cl.CoLA(grouped(model, constraint, direction), lr=0.01, momentum=momentum)
-        run(model, optimizer, range(20))
-        for own in optimizer.violation():
-            assert own.residual < 1e-6
-        assert all(bool((p != s).any()) for p, s in zip(model.parameters(), start, strict=True))
-
-    @every_pair
-    def test_kernels_and_formulas_agree(self, constraint: str, direction: str) -> None:
-        models = [network(), network()]
-        for model, fused in zip(models, (None, False), strict=True):
-            own = grouped(model, constraint, direction)
-            run(model, cl.CoLA(own, lr=0.01, fused=fused), range(10))
-        for one, other in zip(*(model.parameters() for model in models), strict=True):
-            torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
-
-    @every_pair
-    def test_a_saved_run_goes_on_bit_for_bit(self, constraint: str, direction: str) -> None:
-        model = network()
-        optimizer = cl.CoLA(grouped(model, constraint, direction), lr=0.01)
-        run(model, optimizer, range(5))
-        file = io.BytesIO()
-        torch.save(optimizer.state_dict(), file)
-        file.seek(0)
-        other = copy.deepcopy(model)
-        again = cl.CoLA(grouped(other, constraint, direction), lr=0.5)
-        again.load_state_dict(torch.load(file, weights_only=True))
-        run(model, optimizer, range(5, 10))
-        run(other, again, range(5, 10))
-        for one, two in zip(model.parameters(), other.parameters(), strict=True):
-            assert torch.equal(one, two)
-
-    @every_pair
-    def test_members_of_an_ensemble_are_cola(self, constraint: str, direction: str) -> None:
-        settings: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.1}
-
-        def method(model: nn.Module) -> cl.CoLA:
-            return cl.CoLA(grouped(model, constraint, direction), **settings)
-
-        ensemble = cl.Ensemble(lambda seed: network(seed), [3, 8], method=method)
-        inputs, targets = torch.randn(8, 4).double(), torch.randn(8, 1).double()
-        loss = nn.functional.mse_loss
-        for _ in range(6):
-            ensemble.step(loss, inputs, targets, shared=True)
-        for index, seed in enumerate((3, 8)):
-            model = network(seed)
-            optimizer = method(model)
-            for _ in range(6):
-                optimizer.zero_grad()
-                loss(model(inputs), targets).backward()
-                optimizer.step()
-            for name, expected in model.named_parameters():
-                found = ensemble.member(index).get_parameter(name)
-                torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+class TestWithOtherOptions:
+    """Under every geometry: ``laws/test_every_direction.py``."""
 
     @every_direction
     def test_slow_groups_of_multirate_use_a_gradient_once(self, direction: str) -> None:
         whole, parts = network(), network()
-        one = cl.CoLA([{**grouped(whole, "unconstrained", direction)[0]}], lr=0.01)
-        slow = cl.CoLA([{**grouped(parts, "unconstrained", direction)[0]}], lr=0.01)
+        one = cl.CoLA(matrices(whole), lr=0.01, direction=DIRECTIONS[direction]())
+        slow = cl.CoLA(matrices(parts), lr=0.01, direction=DIRECTIONS[direction]())
         fast = torch.optim.SGD(parts[4].parameters(), lr=0.0)
         multirate = cl.Multirate(fast, slow, period=4)
         backward(whole, 0)

@@ -294,6 +294,14 @@ class Constraint(ABC):
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
         """Parameters with equal keys may share a batch; None means on its own."""
 
+    def joined(self, owns: Sequence[Constraint]) -> Constraint:
+        """The geometry of the batches of parameters with equal keys, one after the other.
+
+        Args:
+            owns: the geometry of each parameter, of which this is the first.
+        """
+        return self
+
     @abstractmethod
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
         """Lay a parameter out as a batch; its first ``batch_dims`` dimensions are copies.
@@ -516,7 +524,7 @@ class Constraint(ABC):
             position: a batch.
             dims: what belongs to one update.
         """
-        return position.norm(dim=dims, keepdim=True)
+        return torch.linalg.vector_norm(position, dim=dims, keepdim=True)
 
     @abstractmethod
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:

@@ -21,7 +21,7 @@ from colangevin.constraints.base import (
     add_scaled,
     like,
 )
-from colangevin.constraints.circle import below, check_broadcast
+from colangevin.constraints.circle import below, one_below_the_other
 from colangevin.constraints.sums import Alone, Cut, part_of
 from colangevin.errors import ConstraintError
 
@@ -40,6 +40,8 @@ class Box(Constraint):
     Args:
         low: a number, or a tensor of them that broadcasts to the weight; None for an open side.
         high: likewise.
+        blocks: how many blocks are stacked along dimension 0. Walls may have them as one more
+            dimension in front.
 
     Example:
         >>> box = Box(-1.0, 1.0)
@@ -52,12 +54,14 @@ class Box(Constraint):
 
     low: Wall
     high: Wall
+    blocks: int = field(default=1, kw_only=True)
     _low: Any = field(init=False, repr=False)
     _high: Any = field(init=False, repr=False)
     elementwise: ClassVar[bool] = True
     walls: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        checks.count("blocks", self.blocks)
         low, high = _wall("low", self.low), _wall("high", self.high)
         if low is None and high is None:
             raise ValueError("low or high must be given, got None for both: that is no constraint")
@@ -81,9 +85,13 @@ class Box(Constraint):
 
     def bind(self, shapes: Sequence[torch.Size]) -> Constraint:
         for shape in shapes:
-            for name, wall in (("low", self.low), ("high", self.high)):
+            block = self.block(shape)
+            walls = {"low": self.low, "high": self.high}
+            for name, wall in walls.items():
                 if isinstance(wall, Tensor):
-                    check_broadcast(wall.shape, shape, name)
+                    walls[name] = one_below_the_other(wall, shape, block, name)
+            if walls["low"] is not self.low or walls["high"] is not self.high:
+                return Box(**walls, blocks=self.blocks)
         return self
 
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
@@ -118,7 +126,8 @@ class Box(Constraint):
         return Box(column([own._low for own in boxes]), column([own._high for own in boxes]))
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "Box", "low": self.low, "high": self.high}
+        own = {"kind": "Box", "low": self.low, "high": self.high}
+        return own if self.blocks == 1 else {**own, "blocks": self.blocks}
 
     def check_dtype(self, dtype: torch.dtype) -> None:
         low, high = self.bounds(torch.zeros(0, dtype=dtype))
@@ -177,8 +186,8 @@ class Box(Constraint):
     def extent(self, position: Tensor, dims: list[int]) -> Tensor:
         """The norm of the half widths; that of the weight where a side is open."""
         half = torch.ones_like(position).mul_(self._half_width(position))
-        length = half.norm(dim=dims, keepdim=True)
-        return torch.where(length.isfinite(), length, position.norm(dim=dims, keepdim=True))
+        length = torch.linalg.vector_norm(half, dim=dims, keepdim=True)
+        return torch.where(length.isfinite(), length, super().extent(position, dims))
 
     def tangent(self, state: State, vector: Tensor, slack: Tensor | None = None) -> Vector:
         return Vector(vector)

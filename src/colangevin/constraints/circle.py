@@ -107,14 +107,9 @@ class Circle(Constraint):
             block = self.block(shape)
             if isinstance(self.radius, str) and self.radius == FAN_IN:
                 return replace(self, radius=self._of_inputs(shape))
-            if not isinstance(self.radius, Tensor):
-                continue
-            if self.blocks == 1 or self.radius.dim() <= len(shape):
-                check_broadcast(self.radius.shape, shape)
-                continue
-            check_broadcast(self.radius.shape, torch.Size([self.blocks, *block]))
-            first = self.radius.expand(self.blocks, block[0], *self.radius.shape[2:])
-            return replace(self, radius=first.flatten(0, 1))
+            if isinstance(self.radius, Tensor):
+                every = one_below_the_other(self.radius, shape, block)
+                return self if every is self.radius else replace(self, radius=every)
         return self
 
     def _of_inputs(self, shape: torch.Size) -> float:
@@ -321,7 +316,7 @@ class Circle(Constraint):
 
     def extent(self, position: Tensor, dims: list[int]) -> Tensor:
         radii = torch.ones_like(position).mul_(self._radius(position))
-        return radii.norm(dim=dims, keepdim=True)
+        return torch.linalg.vector_norm(radii, dim=dims, keepdim=True)
 
     def project(self, state: State, position: Tensor, slack: Tensor | None) -> State:
         """(4.47) with atan2 in the place of arctan, written over the tensors of ``state``."""
@@ -465,6 +460,27 @@ def first_radius(
         memory[RADIUS] = factor * found
     kept: Tensor = memory[RADIUS]
     return kept
+
+
+def one_below_the_other(
+    bound: Tensor, shape: torch.Size, block: torch.Size, name: str = "radius"
+) -> Tensor:
+    """Bounds for a weight; they may have its blocks as one more dimension in front.
+
+    Raises:
+        ConstraintError: if they do not belong one to each entry of the weight.
+
+    Example:
+        >>> bound = torch.tensor([0.1, 0.2]).view(2, 1, 1)
+        >>> one_below_the_other(bound, torch.Size([4, 3]), torch.Size([2, 3])).flatten()
+        tensor([0.1000, 0.1000, 0.2000, 0.2000])
+    """
+    if shape == block or bound.dim() <= len(shape):
+        check_broadcast(bound.shape, shape, name)
+        return bound
+    blocks = shape[0] // block[0]
+    check_broadcast(bound.shape, torch.Size([blocks, *block]), name)
+    return bound.expand(blocks, block[0], *bound.shape[2:]).flatten(0, 1)
 
 
 def check_broadcast(radius: torch.Size, weight: torch.Size, name: str = "radius") -> None:

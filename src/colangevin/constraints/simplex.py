@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from colangevin import checks
 from colangevin.constraints.base import (
     NEAR_BOUND,
     Constraint,
@@ -26,7 +27,7 @@ REFLECTIONS = 20
 """Of a path, for each weight of a row: at most so many are followed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Simplex(Constraint):
     """w ≥ 0 and Σ w = 1 along a dimension, in the flat geometry of the plane Σ w = 1.
 
@@ -38,6 +39,8 @@ class Simplex(Constraint):
 
     Args:
         dim: the dimension along which weights sum to one.
+        blocks: how many blocks are stacked along dimension 0: with ``dim=0`` those of each block
+            sum to one. Along other dimensions the rows are by themselves anyway.
 
     Example:
         >>> Simplex().place(torch.tensor([[0.5, 0.7, -1.0]]))
@@ -45,11 +48,13 @@ class Simplex(Constraint):
     """
 
     dim: int = -1
+    blocks: int = field(default=1, kw_only=True)
     walls: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.dim, bool) or not isinstance(self.dim, int):
             raise TypeError(f"dim must be an integer, got {self.dim!r}")
+        checks.count("blocks", self.blocks)
 
     # --- layout -------------------------------------------------------------------------
 
@@ -57,20 +62,24 @@ class Simplex(Constraint):
         for shape in shapes:
             if not -len(shape) <= self.dim < len(shape):
                 raise ConstraintError(f"dim {self.dim} is not a dimension of shape {tuple(shape)}")
-            if shape[self.dim] < 2 and shape.numel():
+            if self._length(shape) < 2 and shape.numel():
                 raise ConstraintError(
                     f"dim {self.dim} must have 2 weights or more, which share a sum, got shape "
                     f"{tuple(shape)}"
                 )
         return self
 
+    def _length(self, shape: torch.Size) -> int:
+        return self.block(shape)[self.dim]
+
     def batch_key(self, shape: torch.Size) -> tuple[object, ...]:
-        return (shape[self.dim],)
+        return (self._length(shape),)
 
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
-        """Rows × weights that sum to one."""
-        dim = self.dim % (tensor.dim() - batch_dims) + batch_dims
-        return tensor.movedim(dim, -1).reshape(-1, tensor.shape[dim])
+        """Rows × weights that sum to one; the blocks of a column are one row after the other."""
+        shape = tensor.shape[batch_dims:]
+        dim = self.dim % len(shape) + batch_dims
+        return tensor.movedim(dim, -1).reshape(-1, self._length(shape))
 
     def from_batch(self, batch: Tensor, shape: torch.Size) -> Tensor:
         dim = self.dim % len(shape)
@@ -80,7 +89,8 @@ class Simplex(Constraint):
         return Cut.NEVER if dim == self.dim % len(shape) else Cut.BETWEEN
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "Simplex", "dim": self.dim}
+        own: dict[str, Any] = {"kind": "Simplex", "dim": self.dim}
+        return own if self.blocks == 1 else {**own, "blocks": self.blocks}
 
     # --- geometry -----------------------------------------------------------------------
 
@@ -146,7 +156,7 @@ class Simplex(Constraint):
         return state._replace(position=self.place(position))
 
     def degrees_of_freedom(self, shapes: Sequence[torch.Size]) -> int:
-        return sum(shape.numel() - shape.numel() // shape[self.dim] for shape in shapes)
+        return sum(shape.numel() - shape.numel() // self._length(shape) for shape in shapes)
 
     def cotangency(self, state: State) -> Tensor:
         assert state.momentum is not None

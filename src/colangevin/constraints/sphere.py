@@ -176,10 +176,16 @@ class Sphere(Constraint):
         return len(shape) == 1
 
     def batch_key(self, shape: torch.Size) -> tuple[object, ...] | None:
-        if not isinstance(self.radius, float):
-            return None
+        own: object = self.radius
+        if isinstance(own, Tensor):  # one for each row, or for each row of all members
+            own = own.dtype if own.dim() == 1 and own.numel() % self._rows(shape) == 0 else None
         columns = shape[1] if self._divides(shape) else None
-        return (self.radius, self.equality, self._length(shape), columns)
+        return None if own is None else (own, self.equality, self._length(shape), columns)
+
+    def joined(self, owns: Sequence[Constraint]) -> Constraint:
+        radii = [own.radius for own in owns if isinstance(own, Sphere)]
+        found = [radius for radius in radii if isinstance(radius, Tensor)]
+        return self._with(radius=torch.cat(found)) if found else self
 
     def to_batch(self, tensor: Tensor, batch_dims: int = 0) -> Tensor:
         """Rows × row length, a vector is one row; or blocks × columns × column length."""

@@ -288,7 +288,7 @@ def groups_of(
         trained = [i for i, p in enumerate(group["params"]) if p.requires_grad]
         if trained:
             options = [optimizer.param_groups[index] for optimizer in optimizers]
-            plans = [optimizer._plans[index] for optimizer in optimizers]
+            plans = [optimizer._view(index) for optimizer in optimizers]
             geometries = [[plan.owns[i] for i in trained] for plan in plans]
             ordinals = [first + i for i in trained]
             found.append(MemberGroup([called[i] for i in trained], options, geometries, ordinals))

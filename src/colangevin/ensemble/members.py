@@ -179,6 +179,8 @@ def optimizer_of(method: Method, module: nn.Module, seed: int) -> CoLA:
             "method must make a CoLA, one of its presets whose step needs no closure, or a "
             f"torch.optim.SGD, got {type(made).__name__}"
         )
+    if made._capturable:
+        raise ValueError("capturable=True has no effect in an ensemble; leave it out")
     for group in made.param_groups:
         if group["constraint"].learns:
             raise ValueError(

@@ -207,8 +207,13 @@ def test_presets_run_and_show_everything(page: Page, running: Running, name: str
     assert page.page.is_visible("#run-b")
     assert page.page.text_content("#story-text") == PRESETS[name].story
     assert page.page.get_attribute(f"#presets button[data-preset={name}]", "aria-pressed") == "true"
-    for layer in page.page.eval_on_selector_all("#layer option", "all => all.map((o) => o.value)"):
-        page.choose("layer", layer)
+    page.page.click("#opening-button")  # from the recorded run to the live one
+    page.wait("document.getElementById('state').textContent === 'running'")
+    if page.page.is_visible("#layer"):
+        for layer in page.page.eval_on_selector_all(
+            "#layer option", "(all) => all.map((o) => o.value)"
+        ):
+            page.choose("layer", layer)
     page.page.click("#play")
     page.paused()
     for canvas in page.page.query_selector_all("canvas"):
@@ -386,9 +391,11 @@ def test_garbage_in_the_address_is_an_error_in_words(running: Running, chromium:
 
 def test_points_are_drawn_by_pointer_and_by_keyboard(page: Page, running: Running) -> None:
     page.choose("data-kind", "drawn")
-    assert settles(running, "data", "kind", "drawn")
-    page.page.click("#draw-clear")
-    page.wait("document.getElementById('notice').textContent.includes('each class')")
+    page.wait("!document.getElementById('drawing').hidden")
+    assert notice(page) == ""
+    assert page.page.text_content("#test-words") == "rings"
+    before = record(running)["start"]["data"]
+    assert before["kind"] != "drawn"  # the sheet is empty: there is nothing to train with yet
     box = page.page.locator("#region-a").bounding_box()
     assert box is not None
     for pen, x in (("draw-0", 0.25), ("draw-1", 0.75)):
@@ -424,8 +431,7 @@ def test_every_width_and_theme(running: Running, chromium: Any, width: int, them
     assert wait_for(lambda: len(running.registry) == 0)
     view = {"width": width, "height": 800}
     page = Page(chromium, f"{running.address}#preset=adlala", viewport=view, color_scheme=theme)
-    page.page.click("#step-many")
-    page.wait("document.body.dataset.steps === '100'")
+    page.wait("Number(document.body.dataset.steps) > 20")
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.page.evaluate("document.documentElement.dataset.theme") == theme
     assert page.page.evaluate(NAMELESS) == []
@@ -435,6 +441,99 @@ def test_every_width_and_theme(running: Running, chromium: Any, width: int, them
     page.page.uncheck("#show-test")
     page.close()
     assert wait_for(lambda: not threads())
+
+
+def rectangle(page: Page, selector: str) -> dict[str, float]:
+    found: dict[str, float] = page.page.evaluate(
+        "(s) => document.querySelector(s).getBoundingClientRect().toJSON()", selector
+    )
+    return found
+
+
+def test_the_story_is_on_one_screen(running: Running, chromium: Any) -> None:
+    view = {"width": 1440, "height": 900}
+    page = Page(chromium, f"{running.address}#preset=depth", viewport=view)
+    page.wait("document.body.dataset.opening === 'depth'")
+    page.wait("document.getElementById('story-told').textContent.includes('test accuracy')")
+    for name in ("story", "region-a", "region-b", "network-b", "chart-loss", "chart-accuracy"):
+        assert rectangle(page, f"#{name}")["bottom"] <= 900, name
+    assert rectangle(page, "#chart-weights")["bottom"] <= 900
+    page.close()
+
+
+def test_on_a_phone_the_regions_are_side_by_side(running: Running, chromium: Any) -> None:
+    view = {"width": 390, "height": 844}
+    page = Page(chromium, f"{running.address}#preset=depth", viewport=view)
+    page.wait("document.body.dataset.opening === 'depth'")
+    first, second = (rectangle(page, f"#region-{letter}") for letter in "ab")
+    assert first["top"] == second["top"]
+    assert first["right"] <= second["left"]
+    assert first["width"] > 130
+    page.close()
+
+
+def test_a_recorded_run_plays_while_the_live_one_catches_up(
+    running: Running, chromium: Any
+) -> None:
+    assert wait_for(lambda: len(running.registry) == 0)
+    page = Page(chromium, running.address)  # the first preset
+    name = next(iter(PRESETS))
+    page.wait("document.body.dataset.opening === value", name)
+    assert page.page.text_content("#state") == "recorded"
+    page.wait("Number(document.body.dataset.shown) > 0")
+    page.wait("document.body.dataset.opening === ''")  # after ten seconds it goes live
+    page.wait("document.getElementById('state').textContent === 'running'")
+    assert int(page.data("steps")) > 0
+    page.page.click("#opening-button")  # once more
+    page.wait("document.body.dataset.opening === value", name)
+    page.page.click("#step")  # whatever the user does ends it
+    page.wait("document.body.dataset.opening === ''")
+    page.paused()
+    page.close()
+    assert wait_for(lambda: not threads())
+
+
+def test_who_wants_no_motion_is_not_shown_any(running: Running, chromium: Any) -> None:
+    page = Page(chromium, running.address, reduced_motion="reduce")
+    page.wait("document.body.dataset.state === 'playing'")
+    assert not page.page.evaluate("document.body.dataset.opening")
+    page.close()
+
+
+def test_words_are_explained(page: Page) -> None:
+    page.choose("a-method", "adlala")
+    button = page.page.locator("[data-field=tau] .info").first
+    assert "exp(−loss/τ)" in str(button.get_attribute("title"))
+    button.click()
+    assert page.page.is_visible("#words-dialog")
+    assert page.page.text_content("#words-list .asked") == "Temperature τ"
+    page.page.click("#words-close")
+    page.page.locator("[data-field=method] .info").first.click()
+    assert page.page.text_content("#words-list .asked") == "AdLaLa"
+    page.page.click("#words-close")
+
+
+def test_cards_without_content_are_not_there(page: Page, running: Running) -> None:
+    cards = ("#card-temperature", "#card-violation", "#card-groups", "#card-geometry")
+    page.page.click("#step")
+    page.wait("document.body.dataset.steps === '1'")
+    assert not any(page.page.is_visible(card) for card in cards)  # SGD has none of it
+    page.choose("a-method", "adlala")
+    assert settles(running, "a", "method", "adlala")
+    page.choose("a-input", "circle")
+    assert settles(running, "a", "input", "circle")
+    page.page.click("#step-many")
+    page.wait("document.body.dataset.steps === '100'")
+    assert all(page.page.is_visible(card) for card in cards)
+
+
+def test_the_toolbar_keeps_its_place(page: Page) -> None:
+    before = rectangle(page, "#pace")
+    page.page.evaluate(
+        "() => { steps.textContent = '1,234,567'; rate.textContent = '12,345'; "
+        "state.textContent = 'recorded'; fps.textContent = '18'; }"
+    )
+    assert rectangle(page, "#pace") == before
 
 
 def test_too_many_pages_are_told_so(running: Running, chromium: Any) -> None:

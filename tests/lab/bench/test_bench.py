@@ -8,7 +8,16 @@ import torch
 from typer.testing import CliRunner
 
 from colangevin.ensemble import Ensemble
-from colangevin.lab.bench import bars, peers, presenting, printed_formulas, scaling, seeds, works
+from colangevin.lab.bench import (
+    bars,
+    peers,
+    plot,
+    presenting,
+    printed_formulas,
+    scaling,
+    seeds,
+    works,
+)
 from colangevin.lab.bench.benchmark import LETTERS, PACKAGES, STEPS, Settings, run
 from colangevin.lab.bench.contestant import (
     GRADIENT_NORM,
@@ -84,7 +93,7 @@ def eager_on_one_thread():
 def tiny_run(tmp_path_factory, eager_on_one_thread):
     directory = tmp_path_factory.mktemp("bench") / "new" / "place"
     code = run_bench(
-        out=directory, short=True, reference=REFERENCE, sizes=TINY, effort=HASTE, threads=1
+        out=directory, quick=True, reference=REFERENCE, sizes=TINY, effort=HASTE, threads=1
     )
     return code, directory, Record.load(directory / "bench.json")
 
@@ -437,13 +446,34 @@ def test_powers_are_fitted_to_the_larger_sizes():
     assert scaling.slopes(rows)[scaling.SIDE]["x"] == pytest.approx(3.0)
 
 
+def test_the_picture_has_the_ratios_and_times_of_the_record():
+    rows = [
+        Row("a", "slow", baseline="fast", ratio=3.0),
+        Row("a", "not run", note="absent"),
+        Row("a", "quick", ours=True, baseline="fast", ratio=0.5),
+        *[Row("f", "one", series=scaling.SIDE, x=n, seconds=n / 1e4) for n in (256.0, 512.0)],
+    ]
+    slopes = {scaling.SIDE: {"one": 1.0}}
+    record = Record({}, {}, {"a": "steps", "f": "scaling"}, rows, slopes)
+    ratios, times = plot.draw(record).axes[:2]
+    assert [bar.get_x() + bar.get_width() for bar in ratios.patches] == [0.5, 3.0]
+    assert [text.get_text() for text in ratios.get_yticklabels()] == ["quick", "slow"]
+    assert ratios.get_xlabel() == "time over that of fast"
+    line, _ = times.get_lines()  # the other marks where the fit begins
+    assert line.get_xydata().tolist() == [
+        [256.0, pytest.approx(25.6)],
+        [512.0, pytest.approx(51.2)],
+    ]
+    assert line.get_label() == "one: power 1.00"
+
+
 # --- the page in the documentation --------------------------------------------------------
 
 
 def test_page_is_in_step_with_the_results():
     record = Record.load(ROOT / "benchmarks" / "results" / "bench.json")
-    page = presenting.markdown(record, picture=presenting.DOCS_PICTURE, json=presenting.DOCS_JSON)
-    assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == page
+    for name, page in presenting.docs_pages(record).items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page
     assert (ROOT / "benchmarks" / "results" / "bench.png").is_file()
     assert list(record.works) == list(LETTERS)
 

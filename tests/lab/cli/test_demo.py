@@ -21,7 +21,7 @@ from colangevin.lab.experiments.demo import plot as demo_plot
 from colangevin.lab.report.results import read_results
 from colangevin.lab.runner.records import Record, Records
 
-JOBS = [name for effect in demo.EFFECTS for name, _ in (effect.plain, effect.constrained)]
+JOBS = [name for effect in demo.EFFECTS for name, _ in demo.methods(effect)]
 PARTS = demo.SCALES["demo"]["parts"]
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -65,7 +65,7 @@ def test_a_short_run_writes_everything_and_says_what_it_is(short_run):
     assert "Seed 7." in text
     assert "Reduced against the paper: 16 seeds of 100" in text
     # Two seeds can show nothing: the verdict is computed.
-    assert "2. 8 hidden layers with orthogonal weights learn what SGD does not: NOT seen" in text
+    assert "1. 8 hidden layers with orthogonal weights learn what SGD does not: NOT seen" in text
     assert "Try next" in text
     check_numbers(directory)
     check_records(directory)
@@ -73,7 +73,7 @@ def test_a_short_run_writes_everything_and_says_what_it_is(short_run):
 
 def check_numbers(directory):
     rows = read_table(directory / "demo.csv")
-    runs = dict(zip(JOBS, (3, 3, 2, 2), strict=True))
+    runs = dict(zip(JOBS, (2, 2, 3, 3, 3), strict=True))
     assert [row["job"] for row in rows] == [job for job in JOBS for _ in range(runs[job])]
     assert {row["epochs"] for row in rows} == {"3"}
     for row in rows:
@@ -108,7 +108,7 @@ def test_the_table_and_the_verdict_follow_the_records():
     sgd, better = [0.5, 0.52, 0.54, 0.5, 0.51, 0.5], [0.9, 0.92, 0.94, 0.9, 0.9, 0.91]
     (row,) = demo.table(found(sgd, better)).rows
     assert row == [
-        "2. test accuracy, %",
+        "1. test accuracy, %",
         "51.2 ± 1.6",
         "91.2 ± 1.6",
         "+40.0 ± 0.3",
@@ -287,7 +287,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path, jobs):
 
 def part(epochs: int, complete: bool) -> list[Record]:
     own = {"label": "SGD", "depth": 8, "epochs": 800}
-    made = [record(name, "test_accuracy", [0.5, 0.6], **own) for name in JOBS[2:]]
+    made = [record(name, "test_accuracy", [0.5, 0.6], **own) for name in JOBS[:2]]
     history = {"epoch": [0, epochs], "test_accuracy": [[0.5, 0.5], [0.5, 0.6]]}
     return [replace(one, history=history, complete=complete) for one in made]
 
@@ -306,6 +306,15 @@ def test_a_picture_of_a_stopped_run_says_so():
     assert "stopped; SGD at epoch 800 of 800, orthogonal not begun" in " ".join(titles(one).split())
     whole = titles(part(800, complete=True))
     assert "8 hidden layers learn" in whole and "stopped" not in whole
+
+
+def test_the_picture_shows_means_and_bands_of_the_records():
+    axis = demo_plot.draw(Records(part(800, complete=True))).axes[3]
+    for line, band in zip(axis.get_lines(), axis.collections, strict=True):
+        assert line.get_xydata().tolist() == [[0.0, 50.0], [800.0, pytest.approx(55.0)]]
+        edges = {round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 800}
+        assert edges == {45.0, 65.0}  # two standard errors of 50 and 60
+    assert len(axis.get_lines()) == 2
 
 
 def test_the_program_is_called_as_it_was(monkeypatch, tmp_path):

@@ -35,7 +35,7 @@ def test_other_files_than_the_official_ones_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must begin with"),
+        ("", "is empty, expected lines of text"),
         ("sentence\tlabel\n", "and have sentences"),
         ("sentence\tlabel", "and have sentences"),
         ("index\tsentence\n0\tx\n", "must begin with"),

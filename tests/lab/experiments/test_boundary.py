@@ -74,14 +74,19 @@ def test_forger_goes_on_exactly():
     assert torch.equal(again.draw(noise), whole.draw(noise))
 
 
-def test_choice_takes_the_clearest_image_of_each_digit():
+def test_choice_takes_the_first_image_of_each_digit_that_is_recognised():
+    """Not the clearest; of a digit that nobody recognises it is the clearest."""
     images = torch.zeros(4, 28, 28, dtype=torch.uint8)
     forger = digit_images.Forger(images, 1, 4, seed=0)
-    table = torch.rand(30, 10)
+    table = torch.full((30, 10), 0.01)
+    for digit in range(10):
+        table[20 - digit, digit], table[25, digit] = 0.6, 0.99
+    table[:, 9] = 0.1
+    table[7, 9] = 0.4
     ends, clear = digit_images.choose(forger, lambda found: table[: len(found)], 30, seed=1)
     noise = torch.randn(30, 100, generator=torch.Generator().manual_seed(502))
-    torch.testing.assert_close(ends, noise[table.argmax(dim=0)])
-    assert clear == table.max(dim=0).values.tolist()
+    torch.testing.assert_close(ends, noise[[*range(20, 11, -1), 7]])
+    assert clear == pytest.approx([0.6] * 9 + [0.4])
 
 
 def test_climb_keeps_the_nearest_and_stops_within_the_tolerance():
@@ -130,7 +135,7 @@ def test_row_of_known_labels():
     assert row.softmax["C"].mean == pytest.approx(0.91)
 
 
-def faked(nine, clear=0.9, images=4):
+def faked(nine, clear=0.9, images=4, sets=1):
     own = {"accuracy": [97.5, 97.5], "hit": [True, False]}
     groups = {
         "diverse": {
@@ -138,7 +143,7 @@ def faked(nine, clear=0.9, images=4):
             for target, labels in nine.items()
         }
     }
-    settings = {"scale": "paper", "seeds": 2, "features": 64, "forger_steps": 5}
+    settings = {"scale": "paper", "seeds": 2, "features": 64, "forger_steps": 5, "sets": sets}
     reference = {"labels": pack(torch.zeros(2, images, dtype=torch.uint8))}
     final = {"groups": groups, "reference": reference, "clear": [0.99] * 9 + [clear]}
     return Records([Record("boundary-digits", "digits", 0, settings, final=final)])
@@ -169,9 +174,37 @@ def test_verdicts_on_the_course():
     ],
 )
 def test_a_course_has_the_stated_way_at_every_step(course, way):
-    values = dict(zip(("97.5", "98", "98.5"), course, strict=True))
+    values = {t: [v] for t, v in zip(("97.5", "98", "98.5"), course, strict=True)}
     claim = findings._course("x", values, findings.FALLS, "falls")
     assert claim.why == f"{way} at every step"
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"), [(1.0, "yes"), (3.0, "no"), (2.0, "undecided"), (None, "undecided")]
+)
+def test_several_sets_of_images_decide_a_course(last, verdict):
+    """From 3 to 2, and then on; or one set alone."""
+    spread = [0.0, 0.1, 0.2, 0.1, 0.05] if last else [0.0]
+    twisted = [0.1, 0.0, 0.1, 0.2, 0.1] if last else [0.0]
+    values = {"97.5": [3 + v for v in spread], "98": [2 + v for v in twisted]}
+    values["98.5"] = [(last or 1.0) + v for v in spread]
+    claim = findings._course("x", values, findings.FALLS, "falls")
+    assert claim.order.verdict == verdict
+
+
+def test_sets_of_images_are_judged_one_by_one():
+    """In the first half of the images the networks agree, in the second one of them differs."""
+    nine = {t: [[0, 0, 0, 0], [0, 0, 1, 1]] for t in ("97.5", "98", "98.5")}
+    (record,) = faked(nine, sets=2).values()
+    parts = findings.sets_of(record)
+    found = [findings.rows_of(part)["diverse"]["98"][0].shares["A"] for part in parts]
+    assert found == [0.0, 100.0]
+    assert findings.rows_of(record)["diverse"]["98"][0].shares["A"] == 50.0
+
+
+def test_the_reference_is_of_a_kind_that_is_not_judged():
+    for settings in boundary.SCALES.values():
+        assert settings["reference_kind"] not in [*settings["kinds"], *settings["group_kinds"]]
 
 
 def test_one_set_of_images_decides_no_number():
@@ -232,7 +265,7 @@ def test_networks_are_tested_as_often_as_their_kind_says(digits, monkeypatch):
     settings = boundary.EXPERIMENT.settings("smoke", None, 0)
     settings |= {"check": {"mlp": 2, "cnn": 5, "vit": 7}, "epochs": {"mlp": 5}, "targets": [100.0]}
     images = torch.zeros(3, 28, 28, dtype=torch.uint8)
-    state = {"reference": [], "images": images, "networks": {}, "current": None}
+    state = {"reference": [], "sets": [{"images": images}], "networks": {}, "current": None}
     work, tested = boundary.Work(settings, digits, None, state, 1), []
     monkeypatch.setattr(boundary.Work, "going", lambda *about: True)
     monkeypatch.setattr(boundary.Climb, "note", lambda way, reached, step, own: tested.append(step))

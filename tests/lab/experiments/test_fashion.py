@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from colangevin.lab.data.idx import ImageData
-from colangevin.lab.experiments.images import fashion_circle, fashion_findings
+from colangevin.lab.experiments.images import fashion_circle
 from colangevin.lab.runner import datasets
 from colangevin.lab.runner.experiment import NO, YES
 from colangevin.lab.runner.records import Record, Records
@@ -80,7 +80,7 @@ def test_grid_has_all_cells_of_the_table_and_keeps_the_jobs_of_full():
     grid = experiment.plan(experiment.settings("grid", None, 0))
     assert grid[:6] == full
     cells = {tuple(job.settings.get(k) for k in ("lr", "momentum", "weight_decay")) for job in grid}
-    assert cells >= set(fashion_findings.TABLE)
+    assert cells >= set(fashion_circle.STATED)
     assert len(grid) == 6 + 14
     asked = experiment.plan(experiment.settings("grid", 2, 0))
     assert {job.settings["runs"] for job in asked} == {2}

@@ -12,7 +12,6 @@ from colangevin.lab.experiments.text import language_model as language
 from colangevin.lab.runner import job_log as logs
 from colangevin.lab.runner.job_log import Log
 from colangevin.lab.runner.records import Record, Records, read_records
-from colangevin.lab.runner.running import reproduce
 from colangevin.lab.runner.training import Run
 from colangevin.optimizers.violation import Violation
 
@@ -21,12 +20,10 @@ WIDTH = language.SCALES["smoke"]["width"]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(smoke):
     """An uninterrupted run at the smallest scale, and its data."""
-    data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
-    small_data.write_texts(data)
     with small_data.any_hash():
-        yield reproduce(language.EXPERIMENT, "smoke", data=data, out=out, jobs=1), data
+        yield smoke("language-model"), smoke.data
 
 
 def begun(method, data, lr=0.01):

@@ -7,60 +7,17 @@ import pytest
 import torch
 
 import small_data
-from colangevin.lab.data.idx import ImageData
 from colangevin.lab.experiments.background import background
 from colangevin.lab.experiments.partitioned import noise as partitioned_noise
 from colangevin.lab.experiments.partitioned import overfitting as partitioned_overfitting
-from colangevin.lab.experiments.partitioned import partitioned, weight_findings
+from colangevin.lab.experiments.partitioned import partitioned, weight_distributions
 from colangevin.lab.experiments.partitioned import spirals as partitioned_spirals
 from colangevin.lab.experiments.partitioned.adam import AdamEnsemble
 from colangevin.lab.experiments.paths import loss_paths
-from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.report.results import results_of
-from colangevin.lab.runner import datasets
-from colangevin.lab.runner.experiment import VERDICTS, Job
+from colangevin.lab.runner.experiment import Job
 from colangevin.lab.runner.job_log import Log
 from colangevin.lab.runner.records import Record, Records, read_records
-from colangevin.lab.runner.running import reproduce
 from colangevin.optimizers import AdLaLa, partition
-
-SMALL = [
-    "partitioned-temperature",
-    "weight-distributions",
-    "partitioned-spirals",
-    "partitioned-trigonometric",
-    "partitioned-overfitting",
-    "partitioned-evolution",
-    "partitioned-noise",
-    "partitioned-poker",
-    "background",
-    "loss-paths",
-    "boundary-digits",
-]
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_smoke(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every job makes a record, and records make a table, figures and verdicts."""
-    monkeypatch.setattr("colangevin.lab.runner.tasks.processors", lambda: 1)
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(256, (80, 28, 28), dtype=torch.uint8, generator=generator)
-    labels = torch.randint(10, (80,), generator=generator)
-    digits = ImageData(images[:60], labels[:60], images[60:], labels[60:])
-    monkeypatch.setitem(datasets.LOADERS, "mnist", lambda directory: digits)
-    records = reproduce(EXPERIMENTS[name], "smoke", out=tmp_path, jobs=1)
-    planned = EXPERIMENTS[name].plan(EXPERIMENTS[name].settings("smoke", None, 0))
-    assert [record.complete for record in records.values()] == [True] * len(planned)
-    # As if it were the full scale, so that claims are weighed and not put aside.
-    whole = [
-        replace(r, settings={**r.settings, "scale": "full"}, complete=True)
-        for r in records.values()
-    ]
-    results = results_of(Records(whole, tmp_path / name))
-    assert results.claims
-    assert all(a.verdict in VERDICTS for claim in results.claims for a in claim.answers)
-    assert results.table.rows
-    assert results.figures()
 
 
 def settings_of(**own: object) -> dict[str, object]:
@@ -184,7 +141,7 @@ def several(value: float) -> list[float]:
 def pool(label: str, near_zero: float, share: float = 1.0) -> Record:
     """Weights of one method: evenly on [-3, 3], as far as they are within."""
     own = {
-        "density": [share / 6] * weight_findings.BINS,
+        "density": [share / 6] * weight_distributions.BINS,
         "near_zero": near_zero,
         "deviation": 1.0,
         "largest": 4.0,
@@ -200,11 +157,11 @@ def test_numbers_of_all_runs_together_decide_nothing() -> None:
         replace(pool(name, near), job=f"pooled-{name}", order=order)
         for order, (name, near) in enumerate(methods.items())
     ]
-    (near,) = weight_findings.near_zero(Records(pools), "two turns", "pooled-*")
+    (near,) = weight_distributions.many_near_zero(Records(pools), "two turns", "pooled-*")
     courses = [replace(pool(name, 0.0), job=f"two-{name}") for name in ("sgld", "adlala")]
     for record, size in zip(courses, (2.0, 1.0), strict=True):
         record.final["seen"][0]["b1"] = {"deviation": size}
-    (larger,) = weight_findings.larger(Records(courses), "two")
+    (larger,) = weight_distributions.larger(Records(courses), "two")
     for claim in (near, larger):
         assert claim.order.verdict == "undecided" and "no error" in claim.order.by
     assert near.ours == "sgd 30.0; adam 30.0; sgld 0.2; adlala-0.5 0.2"
@@ -219,7 +176,9 @@ def test_zeros_of_the_worst_and_the_best_tenth_of_runs(worst: float, verdict: st
     zeros = [*[worst + v for v in around], *[0.5] * 40, *[0.1 + v for v in around], None]
     record.final["seen"][0].update(accuracy=accuracies, zeros=zeros)
     records = Records([replace(record, job="pooled-adam")])
-    (claim,) = [c for made in weight_findings.OF_POOLS for c in made(records) if "tenth" in c.text]
+    (claim,) = [
+        c for made in weight_distributions.OF_POOLS for c in made(records) if "tenth" in c.text
+    ]
     assert claim.order.verdict == verdict
     assert claim.ours.startswith(f"worst runs {100 * worst:.1f} ± 0.7 (5 runs); best runs 10.0")
 
@@ -250,7 +209,7 @@ def test_adam_again_has_the_same_start_and_other_batches() -> None:
 
 def test_weights_beyond_a_histogram_are_counted_in_its_legend() -> None:
     records = Records([replace(pool("LOL", 0.0, share=0.07), job="pooled-lol")])
-    figure = weight_findings.pools(records)
+    figure = weight_distributions.pools(records)
     texts = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert texts == ["w1 (93 % outside)", "w2 (93 % outside)"]
     assert "beyond ±3" in figure.get_suptitle()

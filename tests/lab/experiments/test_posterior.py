@@ -1,7 +1,6 @@
 """The experiments on posteriors, at their smallest scale on data made here."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,12 @@ from colangevin.lab.data import ImageData, Table
 from colangevin.lab.experiments.posteriors import posterior
 from colangevin.lab.experiments.posteriors import uci as posterior_uci
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.report.results import results_of
 from colangevin.lab.runner import datasets
-from colangevin.lab.runner.experiment import VERDICTS, Job
+from colangevin.lab.runner.experiment import Job
 from colangevin.lab.runner.job_log import Log
-from colangevin.lab.runner.records import Records, read_record
-from colangevin.lab.runner.running import reproduce
+from colangevin.lab.runner.records import read_record
 from small_data import stop_after
+from smoke_runs import Smoke
 
 
 def rows(count: int, columns: int) -> Table:
@@ -39,25 +37,9 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("colangevin.lab.runner.tasks.processors", lambda: 1)
 
 
-def checked(name: str, out: Path) -> Records:
-    """Every job makes a record, and records make a table, figures and verdicts."""
-    records = reproduce(EXPERIMENTS[name], "smoke", out=out, jobs=1)
-    planned = EXPERIMENTS[name].plan(EXPERIMENTS[name].settings("smoke", None, 0))
-    assert [record.complete for record in records.values()] == [True] * len(planned)
-    assert not list((out / name).glob("*.trace"))
-    whole = [
-        replace(r, settings={**r.settings, "scale": "full"}, complete=True)
-        for r in records.values()
-    ]
-    results = results_of(Records(whole, out / name))
-    assert all(a.verdict in VERDICTS for claim in results.claims for a in claim.answers)
-    assert results.claims
-    assert results.table.rows and results.figures()
-    return records
-
-
-def test_uci(tmp_path: Path) -> None:
-    records = checked("posterior-uci", tmp_path)
+def test_uci(smoke: Smoke) -> None:
+    records = smoke("posterior-uci")
+    assert not list(records.directory.glob("*.trace"))
     final = records["airfoil-posterior"].final
     assert len(final["rmse"]) == 2 and len(final["coverage"][0]) == 10
     trained = records["airfoil-ensemble"].final
@@ -65,14 +47,14 @@ def test_uci(tmp_path: Path) -> None:
     assert trained["passes"] >= 2 * 100
 
 
-def test_cold(tmp_path: Path) -> None:
-    records = checked("posterior-cold", tmp_path)
+def test_cold(smoke: Smoke) -> None:
+    records = smoke("posterior-cold")
     history = records["spiral-circle"].history
     assert history["factor"] == [0.1, 1.0] and len(history["nll"][0]) == 2
 
 
-def test_unknown(tmp_path: Path) -> None:
-    records = checked("posterior-ood", tmp_path)
+def test_unknown(smoke: Smoke) -> None:
+    records = smoke("posterior-ood")
     final = records["ensemble"].final
     assert len(final["auroc_entropy"]) == 2 and len(final["single"]["nll"]) == 2
     assert all(0.0 <= value <= 1.0 for value in records["posterior"].final["fpr95_information"])

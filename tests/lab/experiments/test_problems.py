@@ -9,6 +9,7 @@ import small_data
 from colangevin.lab.experiments.problems import (
     attacks,
     grokking,
+    images,
     lipschitz,
     long_memory,
     long_memory_findings,
@@ -18,11 +19,10 @@ from colangevin.lab.experiments.problems import (
 from colangevin.lab.runner.experiment import Job
 from colangevin.lab.runner.job_log import Log
 from colangevin.lab.runner.records import Record, Records, read_records
-from colangevin.lab.runner.running import reproduce
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory):
+def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     small_data.write_idx(folder / "fashion-mnist", 400)
     with small_data.any_hash():
@@ -135,9 +135,8 @@ def test_no_attack_succeeds_within_a_certified_radius():
 
 
 @pytest.fixture(scope="module")
-def robust(images, tmp_path_factory):
-    out = tmp_path_factory.mktemp("out")
-    return reproduce(lipschitz.EXPERIMENT, "smoke", data=images, out=out, jobs=1)
+def robust(smoke):
+    return smoke("lipschitz")
 
 
 def test_every_method_has_its_trials_and_certificates(robust):
@@ -170,9 +169,9 @@ def test_its_report_is_made_from_records(robust):
 # --- no-normalisation ----------------------------------------------------------------------
 
 
-def test_deep_networks_are_trained_and_reported(images, tmp_path):
+def test_deep_networks_are_trained_and_reported(smoke):
     experiment = no_normalisation.EXPERIMENT
-    records = reproduce(experiment, "smoke", data=images, out=tmp_path, jobs=1)
+    records = smoke(experiment.name)
     assert list(records) == [f"{name}-10" for name in no_normalisation.METHODS]
     for record in records.values():
         assert len(record.values("test_accuracy")) == 2 and record.history["part"][0] == "search"
@@ -185,27 +184,33 @@ def test_deep_networks_are_trained_and_reported(images, tmp_path):
 def test_what_is_orthogonal(method):
     settings = {"depth": 4, "width": 12, **no_normalisation.METHODS[method]}
     torch.manual_seed(0)
-    parts = no_normalisation.make(settings, {"lr": 0.01}, 100)
+    model, optimizer = no_normalisation.make(settings, {"lr": 0.01})
     grams = []
     for _ in range(2):
-        layers = [layer for layer in parts.model if isinstance(layer, torch.nn.Linear)]
+        layers = [layer for layer in model if isinstance(layer, torch.nn.Linear)]
         errors = [lipschitz.gram_error(layer.weight.detach() / 2**0.5) for layer in layers[1:-1]]
         grams.append(max(errors) < 1e-5)
-        batch = no_normalisation.Part(torch.rand(10, 784), torch.randint(10, (10,)))
+        batch = images.Part(torch.rand(10, 784), torch.randint(10, (10,)))
         for _ in range(3):
-            assert no_normalisation.descend(parts, batch)
+            loss = no_normalisation.loss(model, settings, {}, batch)
+            assert images.descend(optimizer, loss)
     expected = {"orthogonal": [True, True], "start": [True, False]}
     assert grams == expected.get(settings["weights"], [False, False])
-    has_norm = any(isinstance(layer, torch.nn.BatchNorm1d) for layer in parts.model)
+    has_norm = any(isinstance(layer, torch.nn.BatchNorm1d) for layer in model)
     assert has_norm is (settings["weights"] == "norm")
 
 
-def test_a_network_that_diverges_is_measured_as_it_is(images):
-    settings = {**no_normalisation.SCALES["smoke"], **no_normalisation.METHODS["he-gradient"]}
-    read = no_normalisation.read_images(settings, images)
-    own = {**settings, "depth": 4}
-    found = no_normalisation.trained(own, read, {"lr": 1e8}, "seeds", lambda: True)
+def diverging(part_of, method, options, data, **own):
+    settings = {**part_of.SCALES["smoke"], **part_of.METHODS[method], **own}
+    read = images.read_images(settings, data)
+    return images.trained(settings, read, options, "seeds", lambda: True, part_of.NETWORKS)
+
+
+def test_a_network_that_diverges_is_measured_where_it_stopped(data):
+    found = diverging(no_normalisation, "he-gradient", {"lr": 1e8}, data, depth=4)
     assert 0.0 <= found["test_accuracy"] <= 0.5
+    found = diverging(lipschitz, "sgd", {"lr": 1e30}, data)
+    assert 0.0 <= found["test_accuracy"] <= 0.5 and found["attacked_0.5"] <= found["test_accuracy"]
 
 
 # --- grokking ------------------------------------------------------------------------------
@@ -240,9 +245,9 @@ def test_rows_begin_at_the_bound_and_stay_there_if_they_are_bounded(method, boun
             optimizer.step()
 
 
-def test_grokking_runs_and_is_reported(tmp_path):
+def test_grokking_runs_and_is_reported(smoke):
     experiment = grokking.EXPERIMENT
-    records = reproduce(experiment, "smoke", out=tmp_path, jobs=1)
+    records = smoke(experiment.name)
     assert list(records) == list(grokking.METHODS)
     for record in records.values():
         assert len(record.history["course"]) == 3
@@ -271,9 +276,9 @@ def test_steps_are_compared_by_the_sign_test():
 # --- long-memory ---------------------------------------------------------------------------
 
 
-def test_long_memory_runs_and_is_reported(tmp_path):
+def test_long_memory_runs_and_is_reported(smoke):
     experiment = long_memory.EXPERIMENT
-    records = reproduce(experiment, "smoke", out=tmp_path, jobs=1)
+    records = smoke(experiment.name)
     names = list(long_memory.METHODS)
     assert list(records) == [f"{n}-100" for n in names] + [f"swept-{n}-30" for n in names]
     assert len(experiment.tabulate(records).rows) == 5

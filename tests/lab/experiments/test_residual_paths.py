@@ -16,17 +16,13 @@ from colangevin.lab.runner import job_log as logs
 from colangevin.lab.runner.experiment import VERDICTS
 from colangevin.lab.runner.job_log import Log
 from colangevin.lab.runner.records import Record, Records, read_records
-from colangevin.lab.runner.running import reproduce
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(smoke):
     """An uninterrupted run at the smallest scale, and its data."""
-    data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
-    small_data.write_cifar(data)
-    with small_data.any_hash(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("colangevin.lab.runner.tasks.processors", lambda: 1)
-        yield reproduce(residual.EXPERIMENT, "smoke", data=data, out=out, jobs=1), data
+    with small_data.any_hash():
+        yield smoke("residual-paths"), smoke.data
 
 
 def test_smoke(whole, tmp_path):

@@ -10,16 +10,13 @@ from colangevin.lab.experiments.text import transformer_findings
 from colangevin.lab.runner import job_log as logs
 from colangevin.lab.runner.job_log import Log
 from colangevin.lab.runner.records import Record, Records, read_records
-from colangevin.lab.runner.running import reproduce
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(smoke):
     """An uninterrupted run at the smallest scale, and its data."""
-    data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
-    small_data.write_texts(data)
     with small_data.any_hash():
-        yield reproduce(transformer.EXPERIMENT, "smoke", data=data, out=out, jobs=1), data
+        yield smoke("transformer-circle"), smoke.data
 
 
 def test_every_method_has_a_whole_record(whole):
@@ -107,25 +104,47 @@ def test_the_papers_scale_makes_steps(tmp_path, whole):
     found = Records([record for record in records if record.settings["dataset"] == "ptb"])
     assert len(transformer_findings.table(found).rows) == 9
     rest = transformer_findings.claims(found)[-1]
-    assert rest.text.endswith("of 5 more rows") and rest.why.count("WikiText-2") == 5
+    assert rest.text.endswith("of 9 more rows") and rest.why.count("WikiText-2") == 9
 
 
-def test_the_whole_treebank_is_told_from_the_part():
+def test_the_whole_treebank_has_the_authors_scheme_beside():
     planned = transformer.jobs(transformer.EXPERIMENT.settings("treebank", None, 0))
-    usual = transformer.jobs(transformer.EXPERIMENT.settings("laptop", None, 0))
-    assert planned[:8] == usual  # their records serve both scales
-    assert [job.settings["train_tokens"] for job in planned[8:]] == [929_589] * 4
+    assert [job.settings["train_tokens"] for job in planned] == [929_589] * 6
+    schemes = {job.settings["method"]: job.settings.get("scheme") for job in planned}
+    assert schemes["c-cola-ud"] is None and schemes["c-cola-ud-aoab"] == "AOAB"
+    parts = [transformer.begin({**job.settings, "size": 8}, 50) for job in planned[-2:]]
+    for part in parts:
+        assert all(group["delayed_gradient"] for group in part.optimizer.param_groups)
     records = Records(
-        Record("x", job.name, i, job.settings, final={"min_valid_loss": [6.0 + i]})
+        Record(
+            "x",
+            job.name,
+            i,
+            job.settings,
+            history={
+                "epoch": list(range(1, job.settings["epochs"] + 1)),
+                "valid_loss": [[6.0 + i + 1 / e] for e in range(1, job.settings["epochs"] + 1)],
+            },
+            final={"min_valid_loss": [6.0 + i], "train_loss": [6.0], "largest_weight": [1.0]},
+        )
         for i, job in enumerate(planned)
     )
     found = transformer_findings.of_text(records, "treebank")
-    assert list(found) == list(transformer.LONG)
-    assert found["sgd-m-wd"].values("min_valid_loss") == [15.0]
-    texts = [claim.text for claim in measured(records)]
-    assert sum("the whole Penn Treebank" in text for text in texts) == 6
-    rest = transformer_findings.claims(records)[-1].why
-    assert rest.count("momentum 0.9, WD 1e-4") == 1, "on one text"
+    assert list(found) == [*transformer.LONG, *transformer.BESIDE]
+    table = transformer_findings.table(records)
+    assert table.columns[3:5] == ["loss after 1 epoch", "minimum validation loss"]
+    assert [row[2:4] for row in table.rows[3:]] == [["20", "10.00"], ["1", "11.00"], ["1", "12.00"]]
+    made = measured(records)
+    assert [claim.source for claim in made if "c-CoLA-ud" in claim.text] == ["4.81"] * 3
+    assert sum(claim.order is not None for claim in made) == 2
+    rest = transformer_findings.claims(records)[-1]
+    assert rest.text.endswith("of 14 more rows")
+
+
+def test_a_night_has_the_stated_epochs():
+    planned = transformer.jobs(transformer.EXPERIMENT.settings("night", None, 0))
+    assert {job.settings["epochs"] for job in planned} == {200}
+    assert not transformer_findings._reduced(planned[0].settings)
 
 
 def measured(records):

@@ -3,12 +3,12 @@ import os
 import subprocess
 import sys
 
-from colangevin.lab.runner.workers import run_all, run_queue
+from colangevin.lab.runner.workers import run_queue
 
 # A spawned process imports the main module again, and under pytest that is not this file.
 SCRIPT = """
 import os, time
-from colangevin.lab.runner.workers import run_all
+from colangevin.lab.runner.workers import run_queue
 
 def count(task, keep_going):
     limit, fails = task
@@ -28,9 +28,10 @@ def main():
         # Whichever process is quicker: the first finishes, and only then is the second stopped.
         return (0, 3) not in seen or done < 5
 
-    results = run_all(count, [(3, False), (10**6, False)], report)
+    found = run_queue(count, [(3, False), (10**6, False)], report, 2)
+    results = [found[0], found[1]]
     try:
-        run_all(count, [(3, True), (10**6, False)], lambda index, done: True)
+        run_queue(count, [(3, True), (10**6, False)], lambda index, done: True, 2)
         error = None
     except RuntimeError as raised:
         error = str(raised)
@@ -51,7 +52,7 @@ def test_one_task_stays_in_this_process():
         seen.append((index, done))
         return done < 1
 
-    assert run_all(work, [3], report) == [(os.getpid(), [True, False, False])]
+    assert run_queue(work, [3], report, 2) == {0: (os.getpid(), [True, False, False])}
     assert seen == [(0, 0), (0, 1), (0, 2)]
 
 

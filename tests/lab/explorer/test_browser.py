@@ -9,6 +9,7 @@ pytest.importorskip("uvicorn", reason="the extra explore is not installed")
 
 from colangevin.lab.explorer.readings import rounded, scores
 from colangevin.lab.explorer.runs import Training
+from colangevin.lab.explorer.session import SCORES
 from colangevin.lab.explorer.spec import parse
 from explorer_browser import Page, browser
 from explorer_serving import server, threads, wait_for
@@ -32,7 +33,7 @@ def test_a_link_trains_to_a_known_accuracy_and_the_code_repeats_it() -> None:
     training = Training(parse(SPEC))
     for _ in range(STEPS):
         training.step()
-    expected = scores(training.runs["a"][0], training.points)
+    expected = scores(training.runs["a"], training.points)[0]
     assert expected[3] is not None
     assert expected[3] > 0.95
     with server() as running, browser() as chromium:
@@ -47,7 +48,7 @@ def test_a_link_trains_to_a_known_accuracy_and_the_code_repeats_it() -> None:
         page.page.click("#code-close")
         namespace: dict[str, Any] = {}
         exec(compile(code, "exported", "exec"), namespace)
-        found = [rounded(value) for value in namespace["results"]["A", 5].values()]
+        found = [rounded(namespace["results"]["A", 5][name]) for name in SCORES]
         assert found == expected
 
         page.page.click("#play")

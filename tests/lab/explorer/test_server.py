@@ -17,7 +17,9 @@ pytest.importorskip("uvicorn", reason="the extra explore is not installed")
 from starlette.testclient import TestClient
 
 from colangevin.lab.cli.explore_command import run_explore
+from colangevin.lab.explorer import opening
 from colangevin.lab.explorer.pages import Registry
+from colangevin.lab.explorer.presets import PRESETS
 from colangevin.lab.explorer.server import MOST_BYTES, make_app
 from explorer_serving import SMALL, Running, server, threads, wait_for
 
@@ -124,7 +126,16 @@ def test_the_page_uses_nothing_from_elsewhere(client: TestClient) -> None:
 def test_choices_have_all_controls_and_presets(client: TestClient) -> None:
     choices = client.get("/choices").json()
     assert set(choices["sections"]) == {"data", "network", "training", "a"}
-    assert set(choices["presets"]) == {"circles", "depth", "temperature", "adlala", "biases"}
+    assert set(choices["presets"]) == set(PRESETS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_has_a_recorded_run(client: TestClient, name: str) -> None:
+    answer = client.get(f"/openings/{name}")
+    assert answer.headers["content-encoding"] == "gzip"
+    assert answer.json() == opening.read(name)
+    assert len(opening.packed_record(name)) < 150_000
+    assert client.get("/openings/nothing").status_code == 404
 
 
 # --- bad requests ---------------------------------------------------------------------------

@@ -11,8 +11,11 @@ import colangevin as cl
 from colangevin.lab.explorer import readings
 from colangevin.lab.explorer.building import network_of, optimizer_of
 from colangevin.lab.explorer.code import program
-from colangevin.lab.explorer.runs import Training, loss_of
-from colangevin.lab.explorer.spec import METHODS, RUN, parse
+from colangevin.lab.explorer.members import loss_of
+from colangevin.lab.explorer.runs import Training
+from colangevin.lab.explorer.session import SCORES
+from colangevin.lab.explorer.slopes import Slopes
+from colangevin.lab.explorer.spec import METHODS, NETWORK, RUN, parse
 
 SMALL: dict[str, Any] = {
     "network": {"depth": 2, "width": 10},
@@ -39,9 +42,11 @@ def trained(steps: int, **more: Any) -> Training:
 
 def results_of(training: Training) -> dict[tuple[str, int], list[float | None]]:
     return {
-        (letter.upper(), member.seed): readings.scores(member, training.points)
+        (letter.upper(), seed): own
         for letter, members in training.runs.items()
-        for member in members
+        for seed, own in zip(
+            training.spec.seeds, readings.scores(members, training.points), strict=True
+        )
     }
 
 
@@ -50,7 +55,7 @@ def repeated(training: Training) -> dict[tuple[str, int], list[float | None]]:
     namespace: dict[str, Any] = {}
     exec(compile(program(training), "exported", "exec"), namespace)
     return {
-        key: [readings.rounded(value) for value in numbers.values()]
+        key: [readings.rounded(numbers[name]) for name in SCORES]
         for key, numbers in namespace["results"].items()
     }
 
@@ -79,8 +84,8 @@ def test_directions_are_exported_with_constraints_and_without(direction: str) ->
         training.step()
     expected = results_of(training)
     assert repeated(training) == expected
-    assert all(member.stopped is None for members in training.runs.values() for member in members)
-    frame = readings.run_frame(training, "a", [-1, 1, -1, 1], 0, "input")
+    assert all(members.stopped == [None, None] for members in training.runs.values())
+    frame = readings.frame(training, [-1, 1, -1, 1], 0, "input")["a"]
     assert all(group["violation"] < 1e-4 for group in frame["groups"])
     other = trained(16, a={**run, "direction": "gradient", **RULES, "h": 0.02})
     if direction != "gradient":
@@ -104,28 +109,81 @@ def test_a_training_that_has_not_begun_is_exported() -> None:
     assert repeated(training) == results_of(training)
 
 
-def test_members_are_those_of_an_ensemble() -> None:
-    run = {"method": "cola", "h": 0.1, "overdamped": False, "tau": 1e-3, **RULES, "output": "none"}
+def alone(training: Training, steps: int) -> list[torch.nn.Module]:
+    """The members of run A, each trained by itself as in any program."""
+    spec, found = training.spec, []
+    for seed in spec.seeds:
+        torch.manual_seed(seed)
+        model = network_of(spec.network)
+        optimizer = optimizer_of(spec.a, spec.network, model, seed)
+        batches, order = torch.Generator().manual_seed(seed), torch.zeros(0, dtype=torch.int64)
+        for _ in range(steps):
+            if not len(order):
+                order = torch.randperm(len(training.points.train_inputs), generator=batches)
+            chosen, order = order[:7], order[7:]
+            optimizer.zero_grad()
+            inputs, labels = training.points.train_inputs[chosen], training.points.train_labels
+            loss_of(model(inputs), labels[chosen]).backward()
+            optimizer.step()
+        found.append(model)
+    return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_members_are_those_that_are_trained_alone(method: str) -> None:
+    run = {"method": method, "h": 0.1, "tau": 1e-3, "tau2": 1e-3, "overdamped": False, **RULES}
     training = trained(10, a=run)
-    spec = parse({**SMALL, "a": run})
-    ensemble = cl.Ensemble(
-        lambda seed: network_of(spec.network, seed),
-        spec.seeds,
-        method=lambda model: optimizer_of(spec.a, spec.network, model, 0),
-        compile=False,
-    )
-    generators = [torch.Generator().manual_seed(seed) for seed in spec.seeds]
-    points, orders = training.points, [torch.zeros(0, dtype=torch.int64)] * 2
+    assert bool(training.runs["a"].alone) == (method == "multirate")
+    found = training.runs["a"].outputs(training.points.test_inputs)
+    for own, model in zip(found, alone(training, 10), strict=True):
+        expected = model(training.points.test_inputs)[:, 0].detach()
+        torch.testing.assert_close(own, expected, atol=2e-5, rtol=2e-4)
+
+
+@pytest.mark.parametrize("activation", NETWORK["activation"].options)  # type: ignore[union-attr]
+def test_slopes_are_those_of_torch(activation: str) -> None:
+    models = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        models.append(network_of({"depth": 3, "width": 6, "activation": activation}))
+    weights = {n: torch.stack([m.get_parameter(n) for m in models]) for n in
+               dict(models[0].named_parameters())}  # fmt: skip
+    inputs, labels = torch.randn(3, 5, 2), torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0]).expand(3, -1)
+    found = Slopes(models[0])(weights, inputs, labels)
+    assert not isinstance(found, list)
+    for index, model in enumerate(models):
+        loss_of(model(inputs[index]), labels[index]).backward()
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(found.gradients[name][index], parameter.grad)
+
+
+def test_a_change_in_mid_training_is_that_of_members_alone() -> None:
+    """A change takes the ensemble apart and makes another: nothing may be lost on the way."""
+    run = {"method": "cola", "h": 0.1, "overdamped": False, **RULES}
+    one, other = trained(10, a=run), trained(10, a=run)
+    other.runs["a"]._leave()
+    other.runs["a"].alone = "as a test"
+    for training in (one, other):
+        training.change("a", {"h": 0.05, "gamma": 2.0, "input_radius": 0.5, "hidden": "none"})
+        if training is other:
+            training.runs["a"]._leave()
+            training.runs["a"].alone = "as a test"
+        for _ in range(10):
+            training.step()
+    assert one.runs["a"].alone == ""
+    for first, second in zip(results_of(one).values(), results_of(other).values(), strict=True):
+        assert first == pytest.approx(second, rel=1e-3)
+
+
+def test_the_same_settings_again_change_nothing() -> None:
+    run = {"method": "adlala", "h": 0.1, "tau": 1e-3, "tau2": 1e-4, **RULES}
+    one, other = trained(20, a=run), trained(10, a=run)
+    other.runs["a"]._leave()
+    other.runs["a"]._join()
     for _ in range(10):
-        for i, generator in enumerate(generators):
-            if not len(orders[i]):
-                orders[i] = torch.randperm(40, generator=generator)
-        batch = torch.stack([order[:7] for order in orders])
-        orders = [order[7:] for order in orders]
-        ensemble.step(loss_of, points.train_inputs[batch], points.train_labels[batch])
-    for index, member in enumerate(training.runs["a"]):
-        other = ensemble.member(index)(points.test_inputs)[:, 0]
-        torch.testing.assert_close(member.outputs(points.test_inputs), other.detach())
+        other.step()
+    for first, second in zip(results_of(one).values(), results_of(other).values(), strict=True):
+        assert first == pytest.approx(second, rel=1e-5)
 
 
 def test_two_runs_start_from_the_same_weights_and_see_the_same_batches() -> None:
@@ -138,7 +196,8 @@ def test_the_noise_is_another_after_a_change() -> None:
     run = {"method": "sgld", "h": 0.1, "tau": 1.0}
     draws = []
     for change in (0, 1):
-        model = network_of(SMALL["network"] | {"activation": "relu"}, 0)
+        torch.manual_seed(0)
+        model = network_of(SMALL["network"] | {"activation": "relu"})
         settings = parse({"a": run}).a
         optimizer = optimizer_of(settings, {"depth": 2}, model, 0, change)
         before = [p.detach().clone() for p in model.parameters()]
@@ -153,7 +212,7 @@ def test_the_noise_is_another_after_a_change() -> None:
 
 def test_constraints_hold_and_are_read() -> None:
     training = trained(30, a={"method": "cola", "h": 0.1, **RULES, "input_radius": 0.3})
-    frame = readings.run_frame(training, "a", [-1, 1, -1, 1], 1, "hidden 1")
+    frame = readings.frame(training, [-1, 1, -1, 1], 1, "hidden 1")["a"]
     member = training.runs["a"][1]
     weights = readings.weights_of(member)
     assert float(weights["input"].abs().max()) <= 0.3
@@ -194,32 +253,33 @@ def test_temperature_and_friction_are_the_librarys() -> None:
     assert [group["kinetic"] for group in found] == [
         readings.rounded(value) for value in cl.kinetic_temperature(optimizer)
     ]
+    assert all(group["kinetic"] is not None for group in found)
     assert found[0]["friction"] is not None
     assert found[1]["friction"] is None
 
 
 def test_a_member_that_diverges_stops_alone() -> None:
-    training = trained(0, a={"method": "sgd", "h": 0.1})
+    training = trained(1, a={"method": "sgd", "h": 0.1})
     with torch.no_grad():
-        next(training.runs["a"][0].model.parameters()).fill_(math.nan)
+        training.runs["a"].weights()["0.weight"][0].fill_(math.nan)
     for _ in range(3):
         training.step()
-    stopped = [member.stopped for member in training.runs["a"]]
+    stopped = training.runs["a"].stopped
     assert stopped[0] is not None
     assert "finite" in stopped[0]
     assert stopped[1] is None
     assert not training.over
-    frame = readings.run_frame(training, "a", [-1, 1, -1, 1], 0, "input")
+    frame = readings.frame(training, [-1, 1, -1, 1], 0, "input")["a"]
     assert frame["scores"][0][0] is None
     assert frame["geometry"]["picture"] == "none"
 
 
 def test_a_refused_change_leaves_everything_as_it_was() -> None:
     training = trained(3, a={"method": "cola"})
-    before = training.spec, training.runs["a"][0].optimizer
+    before = training.spec, training.runs["a"]._ensemble
     with pytest.raises(ValueError, match="must be"):
         training.change("a", {"h": 50.0})
-    assert (training.spec, training.runs["a"][0].optimizer) == before
+    assert (training.spec, training.runs["a"]._ensemble) == before
     assert training.changes == []
 
 

@@ -17,6 +17,9 @@ DOCS_PICTURE = "../benchmarks/results/bench.png"
 DOCS_JSON = "../benchmarks/results/bench.json"
 """Where the page in the documentation finds the files of its run."""
 
+TABLES = "benchmark-tables.md"
+"""The page with all tables."""
+
 HEADERS = ("", "time", "ratio", "state", "scratch", "violation (steps)")
 SAMPLING = ("", "ESS per second", "ratio", "ESS", "seconds", "bias", "violation", "chains × draws")
 
@@ -163,15 +166,25 @@ def _bar_table(bars: Sequence[Bar]) -> Table:
 
 
 def markdown(record: Record, picture: str, json: str) -> str:
-    """The page; ``picture`` and ``json`` are links to the files of the same run."""
+    """All about a run on one page; ``picture`` and ``json`` are links to its files."""
+    return overview(record, picture, json) + "\n" + details(record)
+
+
+def overview(record: Record, picture: str, json: str) -> str:
+    """One picture and one table: what was to be reached, and what was."""
     parts = [
         page_words.INTRODUCTION.format(json=json),
         f"![Ratios by work, and scaling]({picture})\n",
         _machine(record),
         page_words.BARS,
         _bars(record.bars),
-        page_words.READING,
     ]
+    return "\n".join(parts)
+
+
+def details(record: Record) -> str:
+    """How to read the figures, and a table of each work."""
+    parts = [page_words.READING]
     if LETTER in record.works:
         parts.append(page_words.SAMPLING.format(versions=_samplers(record)))
     for letter, title, rows in sections(record):
@@ -181,6 +194,16 @@ def markdown(record: Record, picture: str, json: str) -> str:
             listed = ", ".join(f"{label} {power:.2f}" for label, power in powers.items())
             parts.append(f"Fitted powers of the size, over the larger sizes: {listed}.\n")
     return "\n".join(parts)
+
+
+def docs_pages(record: Record) -> dict[str, str]:
+    """The pages of the documentation: an overview, and all tables behind a link."""
+    more = f"\nAll contestants, and how to read their figures: [tables]({TABLES}).\n"
+    head = "# Benchmarks: all tables\n\nThe overview is in [benchmarks](benchmarks.md).\n\n"
+    return {
+        "benchmarks.md": overview(record, DOCS_PICTURE, DOCS_JSON) + more,
+        TABLES: head + details(record),
+    }
 
 
 def _machine(record: Record) -> str:

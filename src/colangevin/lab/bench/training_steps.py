@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -21,36 +21,31 @@ MLP_BATCH = 128
 
 def work_e(sizes: Sizes) -> list[Work]:
     """A fully connected network with circles, and a small ResNet with orthogonal kernels."""
-    first = Task("mlp", sizes)
-    second = Task("resnet", sizes)
-    title = "whole training steps"
+    first, second = Task("mlp", sizes), Task("resnet", sizes)
+    circles = {
+        works.CIRCLE: first.constrained("circle"),
+        works.CIRCLE_EAGER: first.constrained("circle", fused=False),
+    }
+    both = {
+        works.ORTHOGONAL: second.constrained("orthogonal"),
+        works.CIRCLE: second.constrained("circle"),
+    }
     blocks = "-".join(map(str, sizes.blocks))
     return [
-        Work(
-            "e",
-            title,
-            [],
-            [
-                Entry(works.SGD_MOMENTUM, first.against("SGD")),
-                Entry(works.ADAM, first.against("Adam")),
-                Entry(works.CIRCLE, first.constrained("circle"), ours=True),
-                Entry(works.CIRCLE_EAGER, first.constrained("circle", fused=False), ours=True),
-            ],
-            series=f"784-{sizes.hidden}-10, batch {MLP_BATCH}",
-        ),
-        Work(
-            "e",
-            title,
-            [],
-            [
-                Entry(works.SGD_MOMENTUM, second.against("SGD")),
-                Entry(works.ADAM, second.against("Adam")),
-                Entry(works.ORTHOGONAL, second.constrained("orthogonal"), ours=True),
-                Entry(works.CIRCLE, second.constrained("circle"), ours=True),
-            ],
-            series=f"ResNet of {blocks} blocks, width {sizes.channels}, batch {sizes.batch}",
+        _work(first, circles, f"784-{sizes.hidden}-10, batch {MLP_BATCH}"),
+        _work(
+            second, both, f"ResNet of {blocks} blocks, width {sizes.channels}, batch {sizes.batch}"
         ),
     ]
+
+
+def _work(task: Task, ours: Mapping[str, Build], series: str) -> Work:
+    entries = [
+        Entry(works.SGD_MOMENTUM, task.against("SGD")),
+        Entry(works.ADAM, task.against("Adam")),
+        *[Entry(label, build, ours=True) for label, build in ours.items()],
+    ]
+    return Work("e", "whole training steps", [], entries, series=series)
 
 
 class Task:

@@ -139,9 +139,10 @@ class Stated:
         return claim
 
     def _text(self, quantity: Quantity, first: Jobs, records: Records) -> str:
+        label = ""
         while not isinstance(first, str):
-            first = _several(first.jobs)[0]
-        found = [record.label for record in records.named(first)]
+            label, first = label or first.label, _several(first.jobs)[0]
+        found = [label] if label else [record.label for record in records.named(first)]
         return (self.text or quantity.label).replace("{label}", "".join(found[:1]))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -10,14 +9,14 @@ from types import ModuleType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from colangevin.lab.bench import presenting, printed_formulas
-from colangevin.lab.bench.benchmark import STEPS, Settings, full, quick, run, ticks
+from colangevin.lab.bench import benchmark, presenting, printed_formulas
+from colangevin.lab.bench.benchmark import STEPS, Settings, run, ticks
 from colangevin.lab.bench.record import Record
 from colangevin.lab.bench.timing import Effort
 from colangevin.lab.bench.works import QUICK, Sizes
 from colangevin.lab.claims.wording import duration
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
-from colangevin.lab.runner.writing import write_text
+from colangevin.lab.runner.writing import require_writable, write_text
 
 NAME = "bench"
 
@@ -27,8 +26,8 @@ def run_bench(
     works: str | None = None,
     out: Path = Path("out"),
     rounds: int | None = None,
-    short: bool = False,
-    complete: bool = False,
+    quick: bool = False,
+    full: bool = False,
     threads: int | None = None,
     seed: int = 0,
     reference: Path | None = None,
@@ -41,8 +40,8 @@ def run_bench(
         works: letters, separated by commas; None for all.
         out: directory of the files.
         rounds: how often the contestants take turns.
-        short: small works and little time.
-        complete: all steps of every row, and slow peers as well.
+        quick: small works and little time.
+        full: all steps of every row, and slow peers as well.
         threads: of torch.
         seed: of weights, gradients and noise.
         reference: file of the printed formulas.
@@ -51,16 +50,16 @@ def run_bench(
     """
     console = Console()
     try:
-        chosen = _effort(effort or Effort(), rounds, short, complete)
+        chosen = _effort(effort or Effort(), rounds, quick, full)
         settings = Settings(
             works=_letters(works),
             effort=chosen,
-            sizes=sizes or (QUICK if short else Sizes()),
+            sizes=sizes or (QUICK if quick else Sizes()),
             threads=threads,
             seed=seed,
         )
         module = None if reference is None else printed_formulas.load(reference)
-        _prepare(out)
+        require_writable(out)
     except (OSError, TypeError, ValueError) as error:
         complain("bench", error)
         return BAD_ARGUMENT
@@ -83,24 +82,14 @@ def _letters(works: str | None) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in works.split(",") if name.strip()))
 
 
-def _effort(effort: Effort, rounds: int | None, short: bool, complete: bool) -> Effort:
-    if short and complete:
+def _effort(effort: Effort, rounds: int | None, quick: bool, full: bool) -> Effort:
+    if quick and full:
         raise ValueError("quick and full exclude each other")
-    if short:
-        effort = quick(effort)
-    if complete:
-        effort = full(effort)
+    if quick:
+        effort = benchmark.quick(effort)
+    if full:
+        effort = benchmark.full(effort)
     return effort if rounds is None else replace(effort, rounds=rounds)
-
-
-def _prepare(out: Path) -> None:
-    """Fail before the run, not after it."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise OSError(f"cannot write to {out}: {error.strerror or error}") from None
 
 
 def _run_with_progress(

@@ -91,10 +91,11 @@ def _plan(picture: Path, seed: int, epochs: int | None, jobs: int | None) -> Pla
 def _announce(plan: Plan, console: Console) -> None:
     spirals, deep = plan.settings["parts"]
     lines = [
-        f"1. Overfitting: {spirals['runs']} networks of {spirals['hidden']} nodes on the two-turn "
-        f"spiral, {spirals['epochs']:,} epochs, SGD against bounded weights with noise (C-SGLD).",
-        f"2. Depth: {deep['runs']} networks of {deep['depth']} hidden layers on the four-turn "
+        f"1. Depth: {deep['runs']} networks of {deep['depth']} hidden layers on the four-turn "
         f"spiral, {deep['epochs']:,} epochs, SGD against orthogonal weights.",
+        f"2. Overfitting: {spirals['runs']} networks of {spirals['hidden']} nodes on the two-turn "
+        f"spiral, {spirals['epochs']:,} epochs, SGD, also with weight decay, against bounded "
+        "weights with noise (C-SGLD).",
         f"Seed {plan.settings['seed']}. All networks of a method are trained at once, as one "
         "Ensemble.",
     ]
@@ -180,7 +181,7 @@ def _csv(records: Records) -> str:
     writer = csv.writer(file)
     writer.writerow(["job", "method", "quantity", "seed", "value", "epochs"])
     for effect in demo.EFFECTS:
-        for name, _ in (effect.plain, effect.constrained):
+        for name, _ in demo.methods(effect):
             if (record := records.get(name)) is None:
                 continue
             values = late(record, effect.key, effect.factor)

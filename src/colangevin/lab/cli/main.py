@@ -31,8 +31,8 @@ def _experiments(incomplete: str) -> list[str]:
     """Names for the shell to complete, from the files: importing them would take seconds."""
     files = Path(__file__).parents[1].joinpath("experiments").glob("*/*.py")
     sources = [path.read_text(encoding="utf-8") for path in files]
-    found = [re.search('^NAME = "(.+)"$', source, re.MULTILINE) for source in sources]
-    names = sorted(match[1] for match in found if match and match[1] != "demo")
+    found = [re.search('^(NAME = |    name=)"(.+)",?$', one, re.MULTILINE) for one in sources]
+    names = sorted(match[2] for match in found if match and match[2] != "demo")
     return [name for name in ("list", *names) if name.startswith(incomplete)]
 
 
@@ -109,20 +109,10 @@ def bench(
     ] = None,
 ) -> None:
     """Time the optimizer against others, with memory and violation; < 5 minutes on 2 cores."""
+    asked = dict(locals())
     from colangevin.lab.cli.bench_command import run_bench
 
-    raise typer.Exit(
-        run_bench(
-            works=works,
-            out=out,
-            rounds=rounds,
-            short=quick,
-            complete=full,
-            threads=threads,
-            seed=seed,
-            reference=reference,
-        )
-    )
+    raise typer.Exit(run_bench(**asked))
 
 
 @app.command()
@@ -175,24 +165,10 @@ def reproduce(
     ] = None,
 ) -> None:
     """Run an experiment of the paper; it can be stopped at any time and resumed."""
+    asked = dict(locals())
     from colangevin.lab.cli.reproduce_command import run_reproduce
 
-    raise typer.Exit(
-        run_reproduce(
-            name=name,
-            about=about,
-            scale=scale,
-            runs=runs,
-            seed=seed,
-            data=data,
-            out=out,
-            resume=resume,
-            jobs=jobs,
-            engine=engine,
-            address=address,
-            gpus=gpus,
-        )
-    )
+    raise typer.Exit(run_reproduce(**asked))
 
 
 @app.command()

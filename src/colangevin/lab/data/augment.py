@@ -1,6 +1,9 @@
 """Augmentation of images: whole batches at a time, with a generator, without a loop over images.
 
 Crop and flip first, normalise last: the crop's border is then black, as is usual.
+
+``images`` are (n, channels, height, width) everywhere, else there is a ValueError. The random ones
+return images of the same shape and type, and draw from ``generator``, or from torch's global one.
 """
 
 from __future__ import annotations
@@ -27,15 +30,12 @@ def random_crop(
     This is the crop of an image's own size out of the image with ``padding`` black pixels around.
 
     Args:
-        images: (n, channels, height, width), of any type.
+        images: of any type.
         padding: largest shift in each direction.
-        generator: source of randomness; the global one by default.
-
-    Returns:
-        Images of the same shape and type.
+        generator: source of randomness.
 
     Raises:
-        ValueError: if the shape is not that of a batch of images, or the padding is negative.
+        ValueError: if the padding is negative.
 
     Example:
         >>> image = torch.ones(1, 1, 2, 2)
@@ -64,15 +64,12 @@ def random_flip(
     """Mirror every image left to right with the given probability.
 
     Args:
-        images: (n, channels, height, width), of any type.
+        images: of any type.
         probability: how likely an image is mirrored.
-        generator: source of randomness; the global one by default.
-
-    Returns:
-        Images of the same shape and type.
+        generator: source of randomness.
 
     Raises:
-        ValueError: if the shape is not that of a batch of images, or the probability is none.
+        ValueError: if the probability is none.
 
     Example:
         >>> random_flip(torch.tensor([[[[1, 2, 3]]]]), probability=1.0)
@@ -92,16 +89,12 @@ def random_brightness(
     """Make every image brighter or darker, by a factor from 1 - strength to 1 + strength.
 
     Args:
-        images: (n, channels, height, width): ``uint8``, of which 255 is the brightest, or floating
-            point, of which 1 is.
-        strength: largest change, 0 to 1.
-        generator: source of randomness; the global one by default.
-
-    Returns:
-        Images of the same shape and type; what would be brighter than the brightest is that.
+        images: ``uint8``, of which 255 is the brightest, or floating point, of which 1 is.
+        strength: largest change, 0 to 1. What would be brighter than the brightest is that.
+        generator: source of randomness.
 
     Raises:
-        ValueError: if the shape is not that of a batch of images, or the strength is none.
+        ValueError: if the strength is none.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -122,8 +115,7 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
     """Bring every channel to mean 0 and standard deviation 1.
 
     Args:
-        images: (n, channels, height, width): floating point, or ``uint8``, of which 255 counts
-            as 1.
+        images: floating point, or ``uint8``, of which 255 counts as 1.
         mean: the mean of every channel, on the scale from 0 to 1.
         std: the standard deviation of every channel, on that scale.
 
@@ -158,14 +150,10 @@ def channel_statistics(images: Tensor) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of every channel, as ``normalise`` takes them.
 
     Args:
-        images: (n, channels, height, width): floating point, or ``uint8``, of which 255 counts
-            as 1.
+        images: floating point, or ``uint8``, of which 255 counts as 1.
 
     Returns:
         The means and the standard deviations.
-
-    Raises:
-        ValueError: if the shape is not that of a batch of images.
 
     Example:
         >>> channel_statistics(torch.tensor([[[[0.0, 1.0]]]]))

@@ -66,11 +66,9 @@ def cifar10(
     stems = [f"data_batch_{number}" for number in batches] + ["test_batch"]
     kind = _available(stems, directory, list(_FOLDERS) if version == "any" else [version])
     reader = read_binary if kind == "binary" else read_python
-    parts = []
-    for stem in stems:
-        name = stem + _ENDINGS[kind]
-        path = files.locate(_FOLDERS[kind], name, directory, verify=verify, download=download)
-        parts.append(reader(path))
+    names = [stem + _ENDINGS[kind] for stem in stems]
+    paths = files.locate_all(_FOLDERS[kind], names, directory, verify, download)
+    parts = [reader(path) for path in paths]
     images, labels = (torch.cat(side) for side in zip(*parts[:-1], strict=True))
     return ImageData(images, labels, *parts[-1])
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -20,6 +19,8 @@ from colangevin.errors import DataError
 from colangevin.lab.data import files
 
 END_OF_LINE = "<eos>"
+PARTS = ("train", "valid", "test")
+WIKI = [f"wiki.{part}.tokens" for part in PARTS]
 
 
 class Vocabulary:
@@ -96,10 +97,8 @@ def penn_treebank(
         >>> corpus.valid, corpus.vocabulary.decode(corpus.valid)
         (tensor([0, 4, 2, 3]), ['the', 'valid', 'part', '<eos>'])
     """
-    names = ("ptb.train.txt", "ptb.valid.txt", "ptb.test.txt")
-    return read_corpus(
-        *(files.locate("ptb", name, directory, verify=verify, download=download) for name in names)
-    )
+    names = [f"ptb.{part}.txt" for part in PARTS]
+    return read_corpus(*files.locate_all("ptb", names, directory, verify, download))
 
 
 def wikitext2(
@@ -123,7 +122,7 @@ def wikitext2(
         >>> corpus.train
         tensor([0, 1, 0, 2, 2])
     """
-    return read_corpus(*_wikitext2_files(directory, verify, download))
+    return read_corpus(*files.locate_all("wikitext-2", WIKI, directory, verify, download))
 
 
 class Bytes(NamedTuple):
@@ -139,10 +138,7 @@ def wikitext2_bytes(
 ) -> Bytes:
     """The bytes of WikiText-2's three files: 10,797,148 to train on.
 
-    The arguments are those of :func:`files.locate`; the folder is ``wikitext-2``.
-
-    Raises:
-        DataError: a file is missing, empty or damaged.
+    Arguments, folder and errors are those of :func:`wikitext2`.
 
     Example:
         >>> import pathlib, tempfile
@@ -155,24 +151,12 @@ def wikitext2_bytes(
         tensor([97, 98, 99], dtype=torch.uint8)
     """
     parts = []
-    for path in _wikitext2_files(directory, verify, download):
+    for path in files.locate_all("wikitext-2", WIKI, directory, verify, download):
         content = files.read(path)
         if not content:
             raise DataError(f"{path} is empty, expected lines of text")
         parts.append(torch.frombuffer(bytearray(content), dtype=torch.uint8))
     return Bytes(*parts)
-
-
-def _wikitext2_files(
-    directory: str | os.PathLike[str] | None, verify: bool, download: bool
-) -> tuple[Path, Path, Path]:
-    train, valid, test = (
-        files.locate(
-            "wikitext-2", f"wiki.{part}.tokens", directory, verify=verify, download=download
-        )
-        for part in ("train", "valid", "test")
-    )
-    return train, valid, test
 
 
 def read_corpus(
@@ -252,14 +236,8 @@ def windows(columns: Tensor, length: int = 35) -> Iterator[tuple[Tensor, Tensor]
 
 
 def _tokens(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Tensor:
-    try:
-        text = files.read(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8: {error}") from error
-    if not text:
-        raise DataError(f"{path} is empty, expected lines of text")
     numbers: list[int] = []
     # Not splitlines(), which would also break lines at rarer separators inside a sentence.
-    for line in text.removesuffix("\n").split("\n"):
+    for line in files.read_text(path).removesuffix("\n").split("\n"):
         numbers += vocabulary.add([*line.split(), END_OF_LINE])
     return torch.tensor(numbers, dtype=torch.int64)

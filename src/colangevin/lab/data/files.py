@@ -26,7 +26,7 @@ import shutil
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import IO
@@ -90,6 +90,17 @@ def locate(
             f"file ({source.urls(name)[0]})"
         )
     return found
+
+
+def locate_all(
+    dataset: str,
+    names: Sequence[str],
+    directory: str | os.PathLike[str] | None,
+    verify: bool,
+    download: bool,
+) -> list[Path]:
+    """Paths of several files of a dataset; see :func:`locate`."""
+    return [locate(dataset, name, directory, verify=verify, download=download) for name in names]
 
 
 def find(dataset: str, name: str, directory: str | os.PathLike[str] | None = None) -> Path | None:
@@ -174,6 +185,21 @@ def read(path: str | os.PathLike[str]) -> bytes:
         return gzip.decompress(packed)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is not a whole gzip file: {error}") from error
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a file in UTF-8, which must not be empty.
+
+    Raises:
+        DataError: if it cannot be read, is not UTF-8, or is empty.
+    """
+    try:
+        text = read(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text in UTF-8: {error}") from error
+    if not text:
+        raise DataError(f"{path} is empty, expected lines of text")
+    return text
 
 
 def _source(dataset: str, name: str) -> Source:

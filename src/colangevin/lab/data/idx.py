@@ -118,12 +118,8 @@ def _mnist_like(
 ) -> ImageData:
     parts: list[Tensor] = []
     for prefix in ("train", "t10k"):
-        paths = [
-            files.locate(
-                dataset, f"{prefix}-{kind}-ubyte.gz", directory, verify=verify, download=download
-            )
-            for kind in ("images-idx3", "labels-idx1")
-        ]
+        names = [f"{prefix}-{kind}-ubyte.gz" for kind in ("images-idx3", "labels-idx1")]
+        paths = files.locate_all(dataset, names, directory, verify, download)
         images, labels = (read_idx(path) for path in paths)
         for path, array, dimensions in zip(paths, (images, labels), (3, 1), strict=True):
             if array.dim() != dimensions:

@@ -50,11 +50,9 @@ def sst2(
         ...     sst2(data, verify=False).dev
         ['a charming journey']
     """
-    parts = [
-        read_sentences(files.locate("SST-2", name, directory, verify=verify, download=download))
-        for name in ("train.tsv", "dev.tsv")
-    ]
-    return Sentences(*parts[0], *parts[1])
+    paths = files.locate_all("SST-2", ["train.tsv", "dev.tsv"], directory, verify, download)
+    train, dev = map(read_sentences, paths)
+    return Sentences(*train, *dev)
 
 
 def read_sentences(path: str | os.PathLike[str]) -> tuple[list[str], Tensor]:
@@ -71,11 +69,7 @@ def read_sentences(path: str | os.PathLike[str]) -> tuple[list[str], Tensor]:
         ...     read_sentences(path)
         (['bleak'], tensor([0]))
     """
-    try:
-        text = files.read(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8: {error}") from error
-    header, *lines = text.removesuffix("\n").split("\n")
+    header, *lines = files.read_text(path).removesuffix("\n").split("\n")
     if header.rstrip("\r") != HEADER or not lines:
         raise DataError(f"{path} must begin with {HEADER!r} and have sentences, got {header!r:.80}")
     sentences, labels = [], []

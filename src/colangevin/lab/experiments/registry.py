@@ -51,6 +51,8 @@ _ALL: list[Experiment] = [
     import_module(f"{__package__}.{module}").EXPERIMENT for module in _MODULES
 ]
 EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
+THEMES = {own.name: path.partition(".")[0] for own, path in zip(_ALL, _MODULES, strict=True)}
+"""The folder of each experiment."""
 
 
 def find(name: str) -> Experiment:

@@ -12,18 +12,11 @@ import colangevin as cl
 from colangevin.constraints import Constraint
 from colangevin.lab import data as generators
 from colangevin.lab.explorer.recipes import CHANGE, Call, Recipe, data_call, recipe_of
+from colangevin.lab.explorer.slopes import Sine
 from colangevin.lab.models import mlp
 
 TEST_EVERY = 4
 """Every fourth drawn point is a test point."""
-
-
-class Sine(nn.Module):
-    """The activation x → sin x."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """The sine of each input."""
-        return inputs.sin()
 
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -69,12 +62,10 @@ def _drawn(points: Any) -> Points:
     return Points(train[:, :2], train[:, 2], test[:, :2], test[:, 2])
 
 
-def network_of(network: Mapping[str, Any], seed: int) -> nn.Sequential:
-    """The network of a seed: what ``torch.manual_seed(seed); mlp(...)`` makes."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        hidden = [network["width"]] * network["depth"]
-        return mlp(2, hidden, 1, ACTIVATIONS[network["activation"]])
+def network_of(network: Mapping[str, Any]) -> nn.Sequential:
+    """A network, with torch's numbers as they come."""
+    hidden = [network["width"]] * network["depth"]
+    return mlp(2, hidden, 1, ACTIVATIONS[network["activation"]])
 
 
 def bounded_norm(radius: float) -> cl.General:
@@ -143,17 +134,3 @@ def _parts(recipe: Recipe, model: nn.Module) -> tuple[Any, ...]:
     if recipe.parts == "output":
         return (cl.partition(model, by="output", groups=groups),)
     return (model.parameters() if groups is None else groups,)
-
-
-def replaced(
-    old: torch.optim.Optimizer, make: Callable[[], torch.optim.Optimizer]
-) -> torch.optim.Optimizer:
-    """Change the optimizer in mid-training: momenta and slacks pass to the new one."""
-    if isinstance(old, cl.Multirate):
-        old.release()
-        new = make()
-        assert isinstance(new, cl.Multirate)
-        cl.hand_over(old.fast, new.fast)
-        cl.hand_over(old.slow, new.slow)
-        return new
-    return cl.hand_over(old, make())

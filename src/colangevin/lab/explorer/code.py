@@ -18,12 +18,6 @@ ACTIVATIONS = {
     "gelu": "nn.GELU",
     "sine": "Sine",
 }
-SINE = """
-class Sine(nn.Module):
-    def forward(self, inputs):
-        return inputs.sin()
-
-"""
 NORM = '''
 def bounded_norm(radius):
     """The norm of the whole matrix is at most the radius."""
@@ -43,66 +37,37 @@ def by_shape(groups):
     return found
 
 '''
-LOOP = '''
-def loss(outputs, labels):
-    return functional.binary_cross_entropy_with_logits(outputs[:, 0], labels)
+LOOP = """
+# The networks of all seeds are one computation (cl.Ensemble) where the method allows it.
+runs = {name: Members(network, makers[0], SEEDS) for name, makers in RUNS.items()}
+batches = Batches(train_inputs, train_labels, SEEDS, BATCH)
+for step in range(STEPS + 1):
+    for name, makers in RUNS.items():
+        if step and step in makers:
+            runs[name].change(makers[step])  # momenta pass to the next optimizer
+    if step < STEPS:
+        batch = batches.next()
+        for members in runs.values():
+            members.step(*batch)
 
 
-def accuracy(outputs, labels):
-    return ((outputs[:, 0] > 0) == (labels > 0.5)).float().mean().item()
+def scores(members, inputs, labels):
+    logits = members.outputs(inputs)
+    cross = functional.binary_cross_entropy_with_logits
+    losses = cross(logits, labels.expand_as(logits), reduction="none").mean(dim=1)
+    return losses.tolist(), ((logits > 0) == (labels > 0.5)).float().mean(dim=1).tolist()
 
 
-def change(old, make, model, seed):
-    """The next optimizer; momenta pass to it from the old one."""
-    if old is None:
-        return make(model, seed)
-    if isinstance(old, cl.Multirate):
-        old.release()
-        new = make(model, seed)
-        cl.hand_over(old.fast, new.fast)
-        cl.hand_over(old.slow, new.slow)
-        return new
-    return cl.hand_over(old, make(model, seed))
-
-
-def train(optimizers, seed):
-    """Train a network; ``optimizers`` has the first one, and those of later steps."""
-    torch.manual_seed(seed)
-    model = network()
-    batches = torch.Generator().manual_seed(seed)
-    optimizer, order = None, []
-    for step in range(STEPS + 1):
-        if step in optimizers:
-            optimizer = change(optimizer, optimizers[step], model, seed)
-        if step == STEPS:
-            break
-        if len(order) == 0:
-            order = torch.randperm(len(train_inputs), generator=batches)
-        batch, order = order[:BATCH], order[BATCH:]
-        optimizer.zero_grad()
-        value = loss(model(train_inputs[batch]), train_labels[batch])
-        if not value.isfinite():
-            break
-        value.backward()
-        optimizer.step()
-    return model
-
-
+KEYS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 results = {}
-for name, optimizers in RUNS.items():
-    for seed in SEEDS:
-        model = train(optimizers, seed)
-        with torch.no_grad():
-            train_outputs, test_outputs = model(train_inputs), model(test_inputs)
-        results[name, seed] = {
-            "train_loss": loss(train_outputs, train_labels).item(),
-            "test_loss": loss(test_outputs, test_labels).item(),
-            "train_accuracy": accuracy(train_outputs, train_labels),
-            "test_accuracy": accuracy(test_outputs, test_labels),
-        }
+for name, members in runs.items():
+    train = scores(members, train_inputs, train_labels)
+    test = scores(members, test_inputs, test_labels)
+    for seed, values in zip(SEEDS, zip(*train, *test)):
+        results[name, seed] = dict(zip(KEYS, values))
         numbers = ", ".join(f"{key} {value:.6g}" for key, value in results[name, seed].items())
         print(f"{name}, seed {seed}: {numbers}")
-'''
+"""
 
 
 def program(training: Training) -> str:
@@ -126,7 +91,6 @@ def program(training: Training) -> str:
         _head(spec, used),
         _data(spec),
         _network(spec),
-        SINE if spec.network["activation"] == "sine" else "",
         NORM if any("bounded_norm" in _rules(recipe) for recipe in used) else "",
         SHAPES if any(recipe.parts == "by_shape" for recipe in used) else "",
         *[
@@ -164,6 +128,9 @@ def _head(spec: Spec, used: list[Recipe]) -> str:
     ]
     if call is not None:
         lines.append(f"from colangevin.lab.data import {call.name}")
+    lines.append("from colangevin.lab.explorer.members import Batches, Members")
+    if spec.network["activation"] == "sine":
+        lines.append("from colangevin.lab.explorer.slopes import Sine")
     lines += ["from colangevin.lab.models import mlp", ""]
     lines.append("torch.set_num_threads(1)  # faster for small networks")
     return "\n".join(lines) + "\n\n"
@@ -194,7 +161,7 @@ def _network(spec: Spec) -> str:
     network = spec.network
     hidden = f"[{network['width']}] * {network['depth']}"
     call = f"mlp(2, {hidden}, 1, {ACTIVATIONS[network['activation']]})"
-    return f"\ndef network():\n    return {call}\n\n"
+    return f"\ndef network(seed):  # torch's own seed is set\n    return {call}\n\n"
 
 
 def _rules(recipe: Recipe) -> str:

@@ -9,19 +9,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 import colangevin as cl
 from colangevin.lab.explorer.building import Points
-from colangevin.lab.explorer.recipes import layer_names
-from colangevin.lab.explorer.runs import Member, Training, loss_of
+from colangevin.lab.explorer.members import Member, Members
+from colangevin.lab.explorer.runs import Training
 
 GRID, SMALL_GRID = 56, 24
 """Points along a side of the decision region, and of the small ones."""
 BINS = 41
-PIECE = 448
-"""Points of a region that are computed at once."""
 MOST_SHOWN = 240
 """Weights on a circle, or singular values, in one picture."""
+MOST_NODES = 12
+"""Nodes of a layer that the drawn network has."""
+BEYOND = 2.0
+"""The drawn network shows weights up to so many bounds."""
 MARGIN = 1.15
 DRAWING = 1.5
 """Half the side of the square in which a user draws."""
@@ -83,6 +86,38 @@ def grid_of(bounds: Sequence[float], side: int) -> Tensor:
     return torch.stack([x.repeat(side), y.repeat_interleave(side)], dim=1)
 
 
+def frame(
+    training: Training, bounds: Sequence[float], shown: int, layer: str, side: int = GRID
+) -> dict[str, Any]:
+    """All that the page shows of all runs.
+
+    Args:
+        training: the training.
+        bounds: of the decision region.
+        shown: the member whose inside is shown.
+        layer: the layer whose geometry is shown.
+        side: points along a side of the decision region.
+    """
+    scales, grid = scales_of(training), grid_of(bounds, side)
+    small = grid_of(bounds, SMALL_GRID) if len(training.spec.seeds) > 1 else None
+    found = {}
+    for letter, members in training.runs.items():
+        found[letter] = {
+            "region": regions(members, grid, shown)[0],
+            "small": [] if small is None else regions(members, small),
+            **_inside(training, letter, shown, layer, scales),
+        }
+    return found
+
+
+def first_layer(training: Training) -> str:
+    """The first layer that has a constraint in a run; else the input layer."""
+    for title in titles_of(training.spec.network["depth"]):
+        if any(rule_of(title, run)[0] != "none" for run in training.spec.runs.values()):
+            return title
+    return "input"
+
+
 def problem(training: Training) -> dict[str, Any]:
     """What stays the same during a training: points and axes."""
     points = training.points
@@ -99,7 +134,7 @@ def problem(training: Training) -> dict[str, Any]:
         "train": sent(points.train_inputs, points.train_labels),
         "test": sent(points.test_inputs, points.test_labels),
         "seeds": training.spec.seeds,
-        "layers": list(weights_of(training.runs["a"][0])),
+        "layers": titles_of(training.spec.network["depth"]),
         "spec": training.start.plain(),
     }
 
@@ -107,26 +142,37 @@ def problem(training: Training) -> dict[str, Any]:
 # --- one run ------------------------------------------------------------------------------
 
 
-def scores(member: Member, points: Points) -> list[float | None]:
-    """Training loss, test loss, training accuracy and test accuracy."""
-    found: list[float | None] = []
+def scores(members: Members, points: Points) -> list[list[float | None]]:
+    """Training loss, test loss, training accuracy and test accuracy of each member."""
+    losses, shares = [], []
     pairs = (
         (points.train_inputs, points.train_labels),
         (points.test_inputs, points.test_labels),
     )
-    outputs = [(member.outputs(inputs), labels) for inputs, labels in pairs]
-    found += [float(loss_of(logits.unsqueeze(1), labels)) for logits, labels in outputs]
-    found += [float(((logits > 0) == (labels > 0.5)).float().mean()) for logits, labels in outputs]
-    return [rounded(value) for value in found]
+    for inputs, labels in pairs:
+        logits = members.outputs(inputs)
+        cross = functional.binary_cross_entropy_with_logits
+        losses.append(cross(logits, labels.expand_as(logits), reduction="none").mean(dim=1))
+        shares.append(((logits > 0) == (labels > 0.5)).float().mean(dim=1))
+    table = torch.stack([*losses, *shares], dim=1)
+    return [[rounded(value) for value in row] for row in table.tolist()]
+
+
+def titles_of(depth: int) -> list[str]:
+    """Names for readers of the weights of a network.
+
+    Example:
+        >>> titles_of(2)
+        ['input', 'hidden 1', 'output']
+    """
+    return ["input", *(f"hidden {i}" for i in range(1, depth)), "output"]
 
 
 def weights_of(member: Member) -> dict[str, Tensor]:
     """The weights of each layer by a name for readers."""
-    roles = layer_names(member.network["depth"])
-    names = [name for own in roles.values() for name in own]
-    table = dict(member.model.named_parameters())
-    titles = ["input", *(f"hidden {i}" for i in range(1, len(names) - 1)), "output"]
-    return {title: table[name].detach() for title, name in zip(titles, names, strict=True)}
+    names = [name for name in member.named if name.endswith("weight")]
+    pairs = zip(titles_of(len(names) - 1), names, strict=True)
+    return {title: member.named[name].detach() for title, name in pairs}
 
 
 def rule_of(title: str, run: Mapping[str, Any]) -> tuple[str, float]:
@@ -152,10 +198,61 @@ def layers(member: Member, run: Mapping[str, Any]) -> dict[str, Any]:
     """The histogram of every layer."""
     found = {}
     for title, weight in weights_of(member).items():
-        kind, radius = rule_of(title, run)
-        bound = {"circle": radius, "orthogonal": 1.0, "none": None}.get(kind, radius)
-        found[title] = {"kind": kind, **histogram(weight, bound)}
+        kind, _ = rule_of(title, run)
+        found[title] = {"kind": kind, **histogram(weight, bound_of(title, run))}
     return found
+
+
+def bound_of(title: str, run: Mapping[str, Any]) -> float | None:
+    """The bound of single weights in a layer, if a constraint gives one."""
+    kind, radius = rule_of(title, run)
+    return {"none": None, "orthogonal": 1.0}.get(kind, radius)
+
+
+def scales_of(training: Training) -> dict[str, float]:
+    """For each layer the weight that the drawn network shows as full: a bound of one of the runs.
+
+    Both runs have one scale. Without a bound it is the largest weight now.
+    """
+    found = {}
+    firsts = {letter: weights_of(own[0]) for letter, own in training.runs.items()}
+    for title in titles_of(training.spec.network["depth"]):
+        rules = [rule_of(title, run) for run in training.spec.runs.values()]
+        known = [radius for kind, radius in rules if kind == "circle"]
+        largest = max(float(own[title].abs().max()) for own in firsts.values())
+        found[title] = min(known) if known else largest if math.isfinite(largest) else 1.0
+    return found
+
+
+def drawn_network(member: Member, scales: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Some weights of each layer, in units of its scale: what the drawn network's lines are.
+
+    Of wide layers it has the nodes in even distances.
+    """
+    found = []
+    for title, weight in weights_of(member).items():
+        rows, columns = (_chosen(count) for count in weight.shape)
+        part = weight[rows][:, columns] / (max(scales[title], 1e-12) * BEYOND)
+        found.append(
+            {
+                "rows": len(rows),
+                "columns": len(columns),
+                "of": list(weight.shape),
+                "values": packed_signed(part.clamp(-1.0, 1.0)),
+            }
+        )
+    return found
+
+
+def _chosen(count: int) -> list[int]:
+    """Which nodes are drawn.
+
+    Example:
+        >>> _chosen(3), len(_chosen(500))
+        ([0, 1, 2], 12)
+    """
+    shown = min(count, MOST_NODES)
+    return [i * count // shown for i in range(shown)]
 
 
 def slack_of(
@@ -236,38 +333,25 @@ def _group_name(group: Mapping[str, Any], index: int) -> str:
 # --- frames -------------------------------------------------------------------------------
 
 
-def region(member: Member, grid: Tensor) -> str:
-    """The probability of class 1 over the plane, in pieces that fit into the cache."""
-    pieces = [member.outputs(piece) for piece in grid.split(PIECE)]
-    return packed(torch.cat(pieces).sigmoid())
+def regions(members: Members, grid: Tensor, index: int | None = None) -> list[str]:
+    """The probability of class 1 over the plane, of all members or of one."""
+    return [packed(own) for own in members.outputs(grid, index).sigmoid()]
 
 
-def run_frame(
-    training: Training, letter: str, bounds: Sequence[float], shown: int, layer: str
+def _inside(
+    training: Training, letter: str, shown: int, layer: str, scales: Mapping[str, float]
 ) -> dict[str, Any]:
-    """All that the page shows of one run.
-
-    Args:
-        training: the training.
-        letter: which run.
-        bounds: of the decision region.
-        shown: the member whose inside is shown.
-        layer: the layer whose geometry is shown.
-    """
+    """Numbers of all members of a run, and the inside of the one that is shown."""
     members, run = training.runs[letter], training.spec.runs[letter]
     member = members[shown]
-    found = [scores(each, training.points) for each in members]
-    small: list[str] = []
-    if len(members) > 1:
-        grid = grid_of(bounds, SMALL_GRID)
-        small = [region(each, grid) for each in members]
+    found = scores(members, training.points)
     return {
         "scores": [list(column) for column in zip(*found, strict=True)],
-        "region": region(member, grid_of(bounds, GRID)),
-        "small": small,
         "layers": layers(member, run),
+        "network": drawn_network(member, scales),
         "geometry": geometry(member, run, layer),
         "groups": groups(member),
-        "stopped": [each.stopped for each in members],
+        "stopped": members.stopped,
+        "alone": members.alone,
         "settings": {key: value for key, value in run.items() if key != "method"},
     }

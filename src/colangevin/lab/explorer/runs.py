@@ -6,66 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-
-from colangevin.errors import ColangevinError
-from colangevin.lab.explorer import building
-from colangevin.lab.explorer.building import Points
+from colangevin.lab.explorer.building import network_of, optimizer_of, points_of
+from colangevin.lab.explorer.members import Batches, Maker, Members
 from colangevin.lab.explorer.spec import MOST_CHANGES, Spec, changed
-
-
-def loss_of(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross entropy of logits [points, 1]."""
-    return functional.binary_cross_entropy_with_logits(outputs[:, 0], labels)
-
-
-class Member:
-    """One network with its optimizer and its order of the data.
-
-    A member whose loss is no longer finite stops; the others go on.
-    """
-
-    def __init__(self, run: Mapping[str, Any], network: Mapping[str, Any], seed: int) -> None:
-        self.seed = seed
-        self.network = network
-        self.model = building.network_of(network, seed)
-        self.optimizer = building.optimizer_of(run, network, self.model, seed)
-        self.stopped: str | None = None
-        self._batches = torch.Generator().manual_seed(seed)
-        self._order = torch.zeros(0, dtype=torch.int64)
-
-    def step(self, points: Points, batch: int) -> None:
-        """Make one step, unless the member has stopped."""
-        if self.stopped:
-            return
-        if not len(self._order):
-            self._order = torch.randperm(len(points.train_inputs), generator=self._batches)
-        chosen, self._order = self._order[:batch], self._order[batch:]
-        self.optimizer.zero_grad()
-        loss = loss_of(self.model(points.train_inputs[chosen]), points.train_labels[chosen])
-        if not bool(loss.isfinite()):
-            self.stopped = "the loss is no longer finite: a smaller step helps"
-            return
-        loss.backward()
-        try:
-            self.optimizer.step()
-        except (ColangevinError, ValueError) as error:  # a projection failed
-            self.stopped = " ".join(str(error).split())[:200]
-
-    def change(self, run: Mapping[str, Any], count: int) -> None:
-        """Go on with other settings."""
-
-        def make() -> torch.optim.Optimizer:
-            return building.optimizer_of(run, self.network, self.model, self.seed, count)
-
-        self.optimizer = building.replaced(self.optimizer, make)
-
-    @torch.no_grad()
-    def outputs(self, inputs: Tensor) -> Tensor:
-        """The logits of points, [points]."""
-        return self.model(inputs)[:, 0]
 
 
 class Training:
@@ -87,29 +30,36 @@ class Training:
 
     def __init__(self, spec: Spec) -> None:
         self.spec = self.start = spec
-        self.points = building.points_of(spec.data)
+        self.points = points_of(spec.data)
         self.steps = 0
         self.changes: list[dict[str, Any]] = []
         self.runs = self._begin()
 
-    def _begin(self) -> dict[str, list[Member]]:
+    def _begin(self) -> dict[str, Members]:
+        points, spec = self.points, self.spec
+        self._batches = Batches(
+            points.train_inputs, points.train_labels, spec.seeds, spec.training["batch"]
+        )
         return {
-            letter: [Member(run, self.spec.network, seed) for seed in self.spec.seeds]
-            for letter, run in self.spec.runs.items()
+            letter: Members(lambda _: network_of(spec.network), self._maker(run), spec.seeds)
+            for letter, run in spec.runs.items()
         }
+
+    def _maker(self, run: Mapping[str, Any], change: int = 0) -> Maker:
+        network = self.spec.network
+        return lambda model, seed: optimizer_of(run, network, model, seed, change)
 
     def step(self) -> None:
         """Make one step of every member of every run."""
-        batch = self.spec.training["batch"]
+        batch = self._batches.next()
         for members in self.runs.values():
-            for member in members:
-                member.step(self.points, batch)
+            members.step(*batch)
         self.steps += 1
 
     @property
     def over(self) -> bool:
         """Whether all members have stopped."""
-        return all(member.stopped for members in self.runs.values() for member in members)
+        return all(why for members in self.runs.values() for why in members.stopped)
 
     def change(self, letter: str, values: Mapping[str, Any]) -> None:
         """Change settings of a run in mid-training.
@@ -140,6 +90,4 @@ class Training:
 
     def _renew(self, letter: str, run: Mapping[str, Any]) -> None:
         count = sum(change["run"] == letter for change in self.changes)
-        for member in self.runs[letter]:
-            if not member.stopped:
-                member.change(run, count)
+        self.runs[letter].change(self._maker(run, count))

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from colangevin.lab.explorer import spec as specs
 from colangevin.lab.explorer.guard import Guard
+from colangevin.lab.explorer.opening import packed_record
 from colangevin.lab.explorer.pages import Registry, TooMany
 from colangevin.lab.explorer.presets import PRESETS
 from colangevin.lab.explorer.session import Closed, Event, Session
@@ -108,6 +109,14 @@ class Server:
             raise Refused(404, "there is no such file")
         content, kind = self._files[name]
         return Response(content, media_type=kind)
+
+    async def opening(self, request: Request) -> Response:
+        """The recorded run of a preset."""
+        name = request.path_params["name"]
+        if name not in PRESETS:
+            raise Refused(404, "there is no such preset")
+        headers = {"content-encoding": "gzip"}
+        return Response(packed_record(name), media_type="application/json", headers=headers)
 
     async def choices(self, request: Request) -> Response:
         """What can be chosen."""
@@ -252,6 +261,7 @@ def make_app(registry: Registry | None = None) -> Starlette:
         Route("/", server.file),
         Route("/static/{name}", server.file),
         Route("/choices", server.choices),
+        Route("/openings/{name}", server.opening),
         Route("/sessions", server.open, methods=["POST"]),
         Route(f"{one}/close", server.close, methods=["POST"]),
         Route(f"{one}/commands", server.command, methods=["POST"]),

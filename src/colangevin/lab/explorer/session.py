@@ -18,7 +18,7 @@ from colangevin.lab.explorer.spec import MOST_STEPS, Spec, parse, parse_changes
 if TYPE_CHECKING:
     from colangevin.lab.explorer.runs import Training
 
-FRAMES_PER_SECOND = 15.0
+FRAMES_PER_SECOND = 18.0
 MOST_ROWS = 1_000
 """Rows of the record; every second one goes when there are more."""
 SCORES = ("train_loss", "test_loss", "train_accuracy", "test_accuracy")
@@ -147,8 +147,7 @@ class Session:
         self._bounds = readings.bounds_of(training.points, spec.data["kind"] == "drawn")
         self._member = min(self._member, len(spec.seeds) - 1)
         names = readings.problem(training)
-        if self._layer not in names["layers"]:
-            self._layer = "input"
+        self._layer = readings.first_layer(training)
         self._rows, self._every, self._rate, self._script = [], 1, 0.0, []
         self._state, self._message, self._target = "paused", "", 0
         self._send("problem", names)
@@ -207,10 +206,7 @@ class Session:
 
         begin = time.perf_counter()
         training = self.training
-        runs = {
-            letter: readings.run_frame(training, letter, self._bounds, self._member, self._layer)
-            for letter in training.runs
-        }
+        runs = readings.frame(training, self._bounds, self._member, self._layer)
         self._note({letter: run["scores"] for letter, run in runs.items()})
         self._send(
             "frame",
@@ -257,10 +253,7 @@ class Session:
             "changes": training.changes,
             "steps": training.steps,
             "history": self._rows,
-            "stopped": {
-                letter: [member.stopped for member in members]
-                for letter, members in training.runs.items()
-            },
+            "stopped": {letter: own.stopped for letter, own in training.runs.items()},
         }
 
     # --- commands -------------------------------------------------------------------------
@@ -326,7 +319,7 @@ class Session:
         """Choose the member and the layer whose inside is shown."""
         from colangevin.lab.explorer import readings
 
-        names = list(readings.weights_of(self.training.runs["a"][0]))
+        names = readings.titles_of(self._spec.network["depth"])
         layer, most = given.get("layer", self._layer), len(self._spec.seeds) - 1
         member = _whole("member", given.get("member", self._member), most)
         if layer not in names:

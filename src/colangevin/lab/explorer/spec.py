@@ -145,7 +145,7 @@ SECTIONS: dict[str, dict[str, Field]] = {
 }
 MOST_STEPS = 2_000_000
 """After so many steps a session pauses for good."""
-MOST_WEIGHTS = 400_000
+MOST_WEIGHTS = 500_000
 """Weights of all members of all runs: what one page may keep a processor busy with."""
 
 

@@ -1,7 +1,7 @@
 """Networks for the experiments."""
 
 from colangevin.lab.models.dense import mlp
-from colangevin.lab.models.digits import VisionTransformer, digit_cnn
+from colangevin.lab.models.digits import RowReader, VisionTransformer, digit_cnn
 from colangevin.lab.models.encoder import SentenceClassifier, SentenceEncoder
 from colangevin.lab.models.gpt import GPT
 from colangevin.lab.models.mobilenet import MobileNetV2
@@ -15,6 +15,7 @@ __all__ = [
     "VGG11",
     "MobileNetV2",
     "ResNet",
+    "RowReader",
     "SentenceClassifier",
     "SentenceEncoder",
     "TransformerLM",

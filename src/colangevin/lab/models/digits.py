@@ -1,4 +1,4 @@
-"""A convolutional network and a vision transformer for digits (thesis 6.2.6.1)."""
+"""A convolutional network, a recurrent one and a vision transformer for digits (thesis 6.2.6.1)."""
 
 from __future__ import annotations
 
@@ -47,6 +47,35 @@ def digit_cnn(width: int = 32, dropout: float = 0.4, classes: int = 10) -> nn.Se
         *(nn.Linear(128, 64), nn.ReLU(), nn.Dropout(dropout)),
         nn.Linear(64, classes),
     )
+
+
+class RowReader(nn.Module):
+    """A recurrent network that reads an image row by row, from the top.
+
+    Args:
+        hidden: nodes of the LSTM.
+        classes: number of outputs.
+
+    Raises:
+        ValueError: if a number is not positive.
+
+    Example:
+        >>> RowReader(hidden=4)(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(self, hidden: int = 64, classes: int = 10) -> None:
+        super().__init__()
+        checks.count("hidden", hidden)
+        checks.count("classes", classes)
+        self.lstm = nn.LSTM(PIXELS, hidden, batch_first=True)
+        self.head = nn.Linear(hidden, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map images (n, 1, 28, 28) to logits (n, classes)."""
+        states, _ = self.lstm(images.squeeze(1))
+        result: Tensor = self.head(states[:, -1])
+        return result
 
 
 class VisionTransformer(nn.Module):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from colangevin.lab.claims.wording import duration, markdown_table, sentence
 from colangevin.lab.experiments.registry import EXPERIMENTS
+from colangevin.lab.report.readings import readings
 from colangevin.lab.report.results import OWN, Results, headline, verdict_counts
 from colangevin.lab.report.results import found as results_found
 from colangevin.lab.report.verdict_totals import learnt, totals_picture
@@ -19,7 +20,8 @@ INTRODUCTION = """# Reproduction
 
 What the paper and the thesis state, and what this library finds. Behind each name are the numbers,
 pictures, settings and reasons; [how a claim is judged]({folder}/{rules}) has
-the rules of the verdicts.
+the rules of the verdicts, and [what was read otherwise at first]({folder}/{readings}) what has
+changed, and why.
 `cola report {directory} --page {page}` writes these pages from the records of the runs, which
 `cola reproduce` makes; `cola reproduce list` names the experiments, their scales and times.
 """
@@ -95,7 +97,7 @@ python scripts/compare_records.py results/spiral-classifiers /tmp/new/spiral-cla
 
 CLAIM_COLUMNS = ["what", "source", "ours", "number", "order", "why"]
 PICTURE = "totals.svg"
-RULES_PAGE = "how-a-claim-is-judged.md"
+RULES_PAGE, READINGS_PAGE = "how-a-claim-is-judged.md", "readings.md"
 ROOM = 60
 """Letters of what is stated, and of each method that is beside it."""
 
@@ -113,10 +115,14 @@ def page(found: Sequence[Results], directory: Path, target: Path) -> str:
     shown = target.name if folder == "." else f"{folder}/{target.name}"
     parts = [
         INTRODUCTION.format(
-            directory=directory.name, page=shown, folder=target.stem, rules=RULES_PAGE
+            directory=directory.name,
+            page=shown,
+            folder=target.stem,
+            rules=RULES_PAGE,
+            readings=READINGS_PAGE,
         )
     ]
-    parts += [f"![verdicts by experiment]({target.stem}/{PICTURE})\n", learnt(found)]
+    parts += [f"![verdicts by theme]({target.stem}/{PICTURE})\n", learnt(found)]
     return "\n".join([*parts, _summary(by_name, target.stem)])
 
 
@@ -186,6 +192,7 @@ def details(found: Sequence[Results], target: Path) -> dict[Path, str]:
     """
     folder = target.parent / target.stem
     pages = {folder / f"{own.experiment.name}.md": _detail(own, target) for own in found}
+    pages[folder / READINGS_PAGE] = readings(found, target.name)
     return {**pages, folder / PICTURE: totals_picture(found), folder / RULES_PAGE: rules(found)}
 
 

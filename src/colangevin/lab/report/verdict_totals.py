@@ -7,12 +7,26 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from colangevin.lab.experiments.registry import THEMES as EXPERIMENT_THEMES
 from colangevin.lab.report.results import Results
 from colangevin.lab.runner.experiment import NO, NOT_COMPARABLE, UNDECIDED, VERDICTS, YES
 
+THEMES = {
+    "spirals": "constraints: spirals",
+    "depth": "constraints: deep networks",
+    "images": "constraints: images",
+    "text": "constraints: text",
+    "partitioned": "partitioned methods",
+    "paths": "loss paths",
+    "multirate": "multirate training",
+    "boundaries": "images between digits",
+    "background": "time stepping",
+    "posteriors": "posteriors",
+}
+"""What the picture calls the folders of experiments that are about a source."""
 KINDS = {"order": "orders", "number": "numbers"}
 COLORS = {YES: "#2a8f55", NO: "#c8402f", UNDECIDED: "#e0b040", NOT_COMPARABLE: "#c9cdd3"}
-ROW, BAR, NAMES, WIDTH, ROOM = 28, 22, 160, 620, 24
+ROW, BAR, NAMES, WIDTH, ROOM = 28, 22, 240, 620, 24
 """Of the picture: heights of a line and a bar, widths of names, longest bar and a number."""
 
 
@@ -38,9 +52,16 @@ def learnt(found: Sequence[Results]) -> str:
         f"of ours. At reduced scales {more[YES] + more[NO]} of {sum(more.values())} orders could "
         "be decided, and no number can be compared. So these records speak for the orders that the "
         "sources state on spirals, trigonometric data, small networks and Fashion-MNIST, less for "
-        "their numbers, and hardly at all on large networks, for or against."
+        "their numbers, and hardly at all on large networks, for or against. "
+        f"The orders that are the other way: {_reversed(found)}."
     )
     return f"## What was learnt\n\n{textwrap.fill(text, 100)}\n"
+
+
+def _reversed(found: Sequence[Results]) -> str:
+    """Where orders are the other way, and how many."""
+    counts = {own.experiment.name: totals([own], "order")[NO] for own in found}
+    return ", ".join(f"{name} ({count})" for name, count in counts.items() if count) or "none"
 
 
 def split(found: Iterable[Results]) -> tuple[list[Results], list[Results]]:
@@ -52,8 +73,12 @@ def split(found: Iterable[Results]) -> tuple[list[Results], list[Results]]:
 
 
 def totals_picture(found: Sequence[Results]) -> str:
-    """Bars of the verdicts by scale and kind, as SVG: a text, the same at any time."""
+    """Bars of the verdicts by theme, scale and kind, as SVG: a text, the same at any time."""
     counts = {
+        f"orders, {title}": totals([own for own in found if _theme(own) == theme], "order")
+        for theme, title in THEMES.items()
+    }
+    counts |= {
         f"{word}, {where}": totals(some, kind)
         for kind, word in KINDS.items()
         for where, some in zip(("paper's scale", "reduced"), split(found), strict=True)
@@ -78,6 +103,10 @@ def totals_picture(found: Sequence[Results]) -> str:
     body = "\n".join(parts)
     ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n{ground}\n{body}\n</svg>\n'
+
+
+def _theme(results: Results) -> str:
+    return EXPERIMENT_THEMES.get(results.experiment.name, "")
 
 
 def _bar(left: float, top: float, width: float, verdict: str, title: str) -> str:

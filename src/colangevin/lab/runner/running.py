@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from colangevin.lab.runner.experiment import RUNS, Experiment, Job
 from colangevin.lab.runner.job_log import checkpoint_path, plain_settings, read_checkpoint
 from colangevin.lab.runner.records import Record, Records, read_record, read_records
 from colangevin.lab.runner.tasks import Engine, Local, Task
-from colangevin.lab.runner.writing import sweep
+from colangevin.lab.runner.writing import require_writable, sweep
 
 SEEDS = 2**30
 """How many seeds there are: torch's generators use 32 bits, and a seed is for several streams."""
@@ -106,7 +105,7 @@ def prepare(
     todo = [job.name for job in planned if job.name not in done]
     if todo:
         datasets.check(experiment.data_of.get(scale, experiment.data), data)
-    _require_writable(directory)
+    require_writable(directory)
     threads = max(1, min(engine.processors // processes, engine.threads))
     where = (directory, data, processes, threads, stale, engine)
     return Plan(experiment, settings, planned, todo, *where)
@@ -144,17 +143,8 @@ def run(plan: Plan, progress: Progress = lambda job, done: True) -> bool:
     return len(results) == len(tasks) and all(results.values())
 
 
-def reproduce(
-    experiment: Experiment,
-    scale: str = "laptop",
-    runs: int | None = None,
-    seed: int = 0,
-    data: Path | None = None,
-    out: Path = Path("out"),
-    resume: bool = False,
-    jobs: int | None = None,
-) -> Records:
-    """Run an experiment and return its records; see :func:`prepare` for the arguments.
+def reproduce(experiment: Experiment, scale: str = "laptop", **asked: Any) -> Records:
+    """Run an experiment and return its records; all arguments are those of :func:`prepare`.
 
     Example:
         >>> import tempfile
@@ -170,7 +160,7 @@ def reproduce(
         >>> records.text("fair", "heads")
         '0.5 ± 0.1 (2 runs)'
     """
-    plan = prepare(experiment, scale, runs, seed, data, out, resume, jobs)
+    plan = prepare(experiment, scale, **asked)
     run(plan)
     return read_records(plan.directory)
 
@@ -229,15 +219,6 @@ def _require_equal(path: Path, record: Record, jobs: dict[str, Job]) -> None:
         raise RecordError(
             f"{path} has other settings ({'; '.join(different)}); name another directory with --out"
         )
-
-
-def _require_writable(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    except OSError as error:
-        raise OSError(f"cannot write to {directory}: {error.strerror or error}") from None
 
 
 @contextmanager

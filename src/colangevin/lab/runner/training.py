@@ -38,16 +38,11 @@ class Training:
         items: how many there are in an epoch.
         batch_size: items in a batch.
         epochs: epochs in all.
-        points: measurements in an epoch.
+        points: measurements in an epoch; 0.5 is one in two epochs.
         shuffle: draw a new order for every epoch.
 
     Example:
-        >>> def begin():
-        ...     model = nn.Linear(1, 1)
-        ...     return Parts(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        >>> def loss(model, items):
-        ...     return (model(items[:, None].float()) - 1).square().mean()
-        >>> training = Training(begin, loss, lambda model: {}, items=10, batch_size=4, epochs=2)
+        >>> training = Training(None, None, None, items=10, batch_size=4, epochs=2)
         >>> training.steps, training.marks
         (3, [3, 6])
     """
@@ -58,7 +53,7 @@ class Training:
     items: int
     batch_size: int
     epochs: int
-    points: int = 1
+    points: float = 1
     shuffle: bool = True
 
     @property
@@ -69,7 +64,7 @@ class Training:
     @property
     def marks(self) -> list[int]:
         """Steps after which there is a measurement; the last one is the end."""
-        count = self.epochs * min(self.points, self.steps)
+        count = round(self.epochs * min(self.points, self.steps))
         return [round(self.epochs * self.steps * (i + 1) / count) for i in range(count)]
 
 

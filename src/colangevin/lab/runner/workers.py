@@ -49,43 +49,21 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
-def run_all(work: Callable[[T, KeepGoing], R], tasks: Sequence[T], report: Report) -> list[R]:
-    """Return ``work(task, keep_going)`` for every task, computed at once if there are several.
-
-    A single task runs in the calling process. Several run in spawned processes, which import
-    the main module again: a script that calls this needs ``if __name__ == "__main__":``.
-
-    Args:
-        work: A function at module level; it and its tasks and results can be pickled. It calls
-            ``keep_going(done)`` now and then, and returns early where that returns False.
-        tasks: The arguments, one per process.
-        report: Called in this process with the index of a task and how much of it is done, and
-            with -1 and 0 while nothing happens. Once it returns False, every task ends early.
-
-    Returns:
-        The results, in the order of the tasks.
-
-    Raises:
-        RuntimeError: if a process ended without a result.
-
-    Example:
-        >>> run_all(lambda task, keep_going: task * 2, [21], lambda index, done: True)
-        [42]
-    """
-    results = run_queue(work, tasks, report, len(tasks))
-    return [results[index] for index in range(len(tasks))]
-
-
 def run_queue(
     work: Callable[[T, KeepGoing], R], tasks: Sequence[T], report: Report, processes: int
 ) -> dict[int, R]:
     """Do tasks in turn, ``processes`` of them at once; with one process, in the calling one.
 
+    Several are spawned, and import the main module again: a script that calls this needs
+    ``if __name__ == "__main__":``.
+
     Args:
-        work: As for :func:`run_all`.
+        work: A function at module level; it and its tasks and results can be pickled. It calls
+            ``keep_going(done)`` now and then, and returns early where that returns False.
         tasks: The arguments.
-        report: As for :func:`run_all`. Once it returns False, tasks that are at work end early
-            and the others are not begun.
+        report: Called in this process with the index of a task and how much of it is done, and
+            with -1 and 0 while nothing happens. Once it returns False, tasks that are at work end
+            early and the others are not begun.
         processes: How many to start at most.
 
     Returns:

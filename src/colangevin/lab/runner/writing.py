@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,26 @@ def write_text(path: Path, text: str) -> None:
     """
     with replacing(path) as file:
         file.write(text.encode())
+
+
+def require_writable(directory: Path) -> None:
+    """Make a directory, or fail before the work and not after it.
+
+    Raises:
+        OSError: naming the directory.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     require_writable(Path(folder, "a", "b"))
+        ...     Path(folder, "a", "b").is_dir()
+        True
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise OSError(f"cannot write to {directory}: {error.strerror or error}") from None
 
 
 def sweep(directory: Path) -> None:

@@ -84,16 +84,16 @@ class Adam(Direction):
         torch._foreach_mul_(squares, second)
         torch._foreach_addcmul_(squares, slopes, slopes, 1.0 - second)
         roots = torch._foreach_sqrt(squares)
-        torch._foreach_div_(roots, [_short_of_one(second, step, 0.5) for step in steps])
+        torch._foreach_div_(roots, _short_of_one(second, steps, 0.5))
         torch._foreach_add_(roots, self.eps)
         found = torch._foreach_div(means, roots)
-        torch._foreach_div_(found, [_short_of_one(first, step) for step in steps])
+        torch._foreach_div_(found, _short_of_one(first, steps))
         return list(found)
 
 
-def _short_of_one(beta: float, step: int | Tensor, power: float = 1.0) -> Any:
-    """(1 − βᵗ)^power, also of a t that lies on a device, from where it is not read."""
-    if not isinstance(step, Tensor):
-        return (1.0 - beta**step) ** power
+def _short_of_one(beta: float, steps: Sequence[Any], power: float = 1.0) -> list[Any]:
+    """(1 − βᵗ)^power, also of t that lie on a device, from where they are not read."""
+    if not isinstance(steps[0], Tensor):
+        return [(1.0 - beta**step) ** power for step in steps]
     log = math.log(beta) if beta else -math.inf
-    return (-torch.expm1(step * log)) ** power
+    return list((-torch.expm1(torch.stack(list(steps)) * log)).pow(power).unbind())

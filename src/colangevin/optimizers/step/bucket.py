@@ -68,6 +68,7 @@ class Bucket:
         direction: takes the place of the gradient.
         rounds: whether weights in half precision are rounded at random, and have no float32 copy.
         captured: whether a graph captures the steps: counts are then where the parameters are.
+        owns: the geometry of each parameter, where they may differ: ``constraint`` is one of them.
 
     Attributes:
         gradients: of the parameters as they have them, for the step that is being made.
@@ -89,8 +90,10 @@ class Bucket:
         direction: Direction | None = None,
         rounds: bool = False,
         captured: bool = False,
+        owns: Sequence[Constraint] = (),
     ) -> None:
-        self.constraint = constraint
+        self.constraint = constraint.joined(owns) if len(owns) > 1 else constraint
+        self._owns = tuple(owns)
         self.parameters = tuple(parameters)
         self.names = tuple(names)
         self.ordinals = tuple(ordinals)
@@ -124,8 +127,9 @@ class Bucket:
     def part(self, indices: Sequence[int]) -> Bucket:
         """Some of the parameters."""
         shards = [self.shards[i] for i in indices] if self.shards else ()
+        owns = [self._owns[i] for i in indices] if self._owns else []
         return Bucket(
-            self.constraint,
+            owns[0] if owns else self.constraint,
             [self.parameters[i] for i in indices],
             [self.names[i] for i in indices],
             [self.ordinals[i] for i in indices],
@@ -134,7 +138,12 @@ class Bucket:
             self.direction,
             self.rounds,
             self.captured,
+            owns,
         )
+
+    def own(self, index: int) -> Constraint:
+        """The geometry of one of the parameters."""
+        return self._owns[index] if self._owns else self.constraint
 
     def singles(self) -> list[Bucket]:
         """The parameters one by one, or all of them if the constraint is joint."""
@@ -170,9 +179,9 @@ class Bucket:
             return self
         pairs = list(zip(self.shards, self.parameters, strict=True))
         tensors = [own if shard is None else shard.whole() for shard, own in pairs]
-        first = self.shards[0]
-        own = None if first is None else first.own
-        return Bucket(own or self.constraint, tensors, self.names, self.ordinals)
+        owns = [s.own for s in self.shards if s is not None and s.own is not None]
+        first = owns[0] if owns else self.constraint
+        return Bucket(first, tensors, self.names, self.ordinals, owns=owns)
 
     def of_whole(self, position: Tensor, whole: Bucket) -> Tensor:
         """The part of a bucket of whole parameters that belongs to this one."""
@@ -395,7 +404,7 @@ class Bucket:
             position = self.gather(self.parameters)
         else:
             position = self.to_rows(self.parameters[index]).to(self._dtype)
-        slack = self.constraint.lift(position)
+        slack = self.own(index).lift(position)
         if slack is None:
             return False
         if SLACK not in entry:
@@ -675,7 +684,7 @@ class Bucket:
         most = torch.finfo(self._dtype).max  # an infinite factor of an update of 0 would be NaN
 
         def lengthened(update: Tensor, place: Tensor, dims: list[int]) -> Tensor:
-            length = update.norm(dim=dims, keepdim=True).clamp_min(tiny)
+            length = torch.linalg.vector_norm(update, dim=dims, keepdim=True).clamp_min(tiny)
             return update * (own.extent(place, dims) / length).clamp_max(most)
 
         if not own.elementwise:

@@ -149,7 +149,7 @@ class Kernel:
         raise TypeError("a kernel knows addresses of this process, so it cannot be copied")
 
     def _structures(self, index: int, position: Tensor, momentum: Any) -> list[Structure]:
-        bucket, constraint = self._bucket, self._bucket.constraint
+        bucket, constraint = self._bucket, self._bucket.own(index)
         slack, geometry, length = bucket.contiguous(index, SLACK), "free", 0
         slack_momentum = None if momentum is None else bucket.contiguous(index, SLACK_MOMENTUM)
         radius = getattr(constraint, "radius", None)

@@ -200,11 +200,12 @@ class Plan:
 
     # --- buckets ----------------------------------------------------------------------------
 
-    def _bucket(self, indices: Sequence[int], constraint: Constraint) -> Bucket:
+    def _bucket(self, indices: Sequence[int], joint: Constraint | None = None) -> Bucket:
         shards = [self.shards[i] for i in indices] if self.shards else []
-        part = shards[0].constraint if shards and shards[0] is not None else None
+        parts = [shard.constraint for shard in shards if shard is not None]
+        owns = [own for own in parts or [self.owns[i] for i in indices] if own is not None]
         return Bucket(
-            part or constraint,
+            joint or owns[0],
             [self._here[i] for i in indices],
             [self._names[i] for i in indices],
             [self._ordinals[i] for i in indices],
@@ -213,6 +214,7 @@ class Plan:
             self.direction,
             self.rounding == "stochastic",
             self.captured,
+            () if joint else owns,
         )
 
     def _all(self) -> list[tuple[list[int], Bucket]]:
@@ -228,8 +230,7 @@ class Plan:
             key = self._keys[index]
             if key is not None:
                 alike.setdefault(key, []).append(index)
-        pairs = [(found, self.owns[found[0]]) for found in alike.values()]
-        return [(found, self._bucket(found, own)) for found, own in pairs if own is not None]
+        return [(found, self._bucket(found)) for found in alike.values()]
 
     def _key(self, index: int, own: Constraint) -> tuple[object, ...]:
         """Parameters with equal keys share a bucket."""
@@ -251,8 +252,7 @@ class Plan:
         """One bucket per parameter, or one for all of them if the constraint is joint."""
         if self.constraint.joint:
             return self._all() if indices else []
-        chosen = [(i, self.owns[i]) for i in indices]
-        return [([i], self._bucket([i], own)) for i, own in chosen if own is not None]
+        return [([i], self._bucket([i])) for i in indices if self.owns[i] is not None]
 
     def settle(self, strict: bool, frozen: bool = False) -> list[place.Placement]:
         """What must move for the parameters to be on the manifold; nothing is changed.

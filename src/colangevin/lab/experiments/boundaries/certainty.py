@@ -45,13 +45,15 @@ def certainty_of(labels: Tensor, seeds: int) -> Tensor:
     return torch.stack([diagnostics.certainty(part) for part in labels.split(seeds)]).mean(dim=0)
 
 
-def claims(kinds: Certainties, reference: Tensor) -> list[kit.Claim]:
+def claims(kinds: Certainties, reference: Tensor, several: bool = False) -> list[kit.Claim]:
     """What section 6.2.6.3 states.
 
     Args:
         kinds: without groups of different kinds.
         reference: labels of the reference group, (labellers, images).
+        several: whether the images are of several generators.
     """
+    reason = "too few such images in a set" if several else ONE_SET
     sure = diagnostics.certainty(reference)
     made = [
         kit.Claim(
@@ -62,13 +64,13 @@ def claims(kinds: Certainties, reference: Tensor) -> list[kit.Claim]:
         )
     ]
     if "cnn" in kinds and len(kinds) > 1 and bool((sure <= UNSURE).any()):
-        made += _lowest(kinds, sure)
+        made += _lowest(kinds, sure, reason)
     if int((sure < 1).sum()) > 1:
-        made.append(_uncorrelated(kinds, sure))
+        made.append(_uncorrelated(kinds, sure, reason))
     return made
 
 
-def _lowest(kinds: Certainties, sure: Tensor) -> list[kit.Claim]:
+def _lowest(kinds: Certainties, sure: Tensor, reason: str) -> list[kit.Claim]:
     """CNNs are the least certain, but more than the reference."""
     hard = sure <= UNSURE
     level = float(sure[hard].mean())
@@ -83,12 +85,12 @@ def _lowest(kinds: Certainties, sure: Tensor) -> list[kit.Claim]:
     text = f"certainty on the {int(hard.sum())} images of which the reference is at most 80 % sure"
     beside = f"{ours}; reference {100 * level:.0f}"
     return [
-        kit.undecided(f"{text}, %: CNNs the lowest", "CNNs lowest", ours, ONE_SET),
-        kit.undecided(f"{text}, %: CNNs above the reference", "much higher", beside, ONE_SET),
+        kit.undecided(f"{text}, %: CNNs the lowest", "CNNs lowest", ours, reason),
+        kit.undecided(f"{text}, %: CNNs above the reference", "much higher", beside, reason),
     ]
 
 
-def _uncorrelated(kinds: Certainties, sure: Tensor) -> kit.Claim:
+def _uncorrelated(kinds: Certainties, sure: Tensor, reason: str) -> kit.Claim:
     """The certainty of the reference does not tell that of the networks."""
     split = sure < 1
     found = {
@@ -104,4 +106,4 @@ def _uncorrelated(kinds: Certainties, sure: Tensor) -> kit.Claim:
     )
     text = "correlation of the certainties of networks and reference, "
     text += f"{int(split.sum())} images on which the reference disagrees"
-    return kit.undecided(text, "not clear", ours, ONE_SET)
+    return kit.undecided(text, "not clear", ours, reason)

@@ -19,6 +19,8 @@ PAIRS = tuple(
 )
 """15 pairs (i, j), i < j, with each digit three times, as the thesis has; which ones is ours."""
 ALPHAS = 11
+RECOGNISED = 0.5
+"""The least probability of an image at the end of a line."""
 BORDER = 2
 """Black pixels around a digit of 28 x 28, so that halving goes on to a single one."""
 
@@ -112,12 +114,15 @@ def _cross(logits: Tensor, wanted: float) -> Tensor:
 def choose(
     forger: Forger, judge: Callable[[Tensor], Tensor], candidates: int, seed: int
 ) -> tuple[Tensor, list[float]]:
-    """Inputs of the ten images that show the digits 0 to 9 most clearly.
+    """Inputs of ten images, one of each digit from 0 to 9, at random among those recognised.
+
+    The clearest ones would be easier than what a person picks. Of a digit that is not recognised
+    in any image, the clearest is taken.
 
     Args:
         forger: the trained generator.
         judge: maps images (n, 28, 28) to probabilities (n, 10).
-        candidates: images to choose from.
+        candidates: images to choose from, in a random order.
         seed: of their inputs.
 
     Returns:
@@ -127,8 +132,10 @@ def choose(
         candidates, dcgan.NOISE, generator=torch.Generator().manual_seed(seed + 501)
     )
     found = torch.cat([judge(forger.draw(some)) for some in noise.split(500)])
-    best = found.max(dim=0)
-    return noise[best.indices], best.values.tolist()
+    recognised = found > RECOGNISED
+    first, clearest = recognised.int().argmax(dim=0), found.argmax(dim=0)
+    chosen = torch.where(recognised.any(dim=0), first, clearest)
+    return noise[chosen], found[chosen, range(len(chosen))].tolist()
 
 
 def between(ends: Tensor, pairs: Sequence[Sequence[int]] = PAIRS, points: int = ALPHAS) -> Tensor:

@@ -32,7 +32,7 @@ def images(record: kit.Record, reference: Tensor) -> Figure:
     pictures = kit.unpack(record.final["images"]).numpy()
     figure = Figure(figsize=(0.72 * ALPHAS, 0.86 * len(PAIRS)), layout="constrained")
     axes = figure.subplots(len(PAIRS), ALPHAS).flatten()
-    for place, axis in enumerate(axes):
+    for place, axis in enumerate(axes):  # of the first set
         axis.imshow(pictures[place], cmap="gray_r", vmin=0, vmax=255)
         found = sorted(set(reference[:, place].tolist()))
         said = ", ".join(map(str, found))
@@ -92,7 +92,7 @@ def maps(record: kit.Record, reference: Tensor) -> Figure:
         labels = repetitions(labels, group, record.settings["seeds"])[0]
         grid = (~diagnostics.agrees(labels)).int() + 2 * (~diagnostics.agrees(reference)).int()
         axis.imshow(
-            grid.view(len(PAIRS), ALPHAS).numpy(),
+            grid[: len(PAIRS) * ALPHAS].view(len(PAIRS), ALPHAS).numpy(),
             cmap=ListedColormap(list(SHADES.values())),
             vmin=-0.5,
             vmax=3.5,

@@ -1,9 +1,10 @@
 """What ``cola demo`` runs: two effects of the paper, small enough for about two minutes.
 
-1. Figure 2: a wide network on the two-turn spiral. The test loss of SGD rises while it overfits;
-   bounded weights with some noise (C-SGLD) keep it low.
-2. Figure 4: a deep network on the four-turn spiral. SGD does not learn it; with orthogonal
+1. Figure 4: a deep network on the four-turn spiral. SGD does not learn it; with orthogonal
    weights between the hidden layers it is learned.
+2. Figure 2: a wide network on the two-turn spiral. The test loss of SGD rises while it overfits;
+   bounded weights with some noise (C-SGLD) keep it low. Weight decay and the best epoch of SGD
+   are there, too.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Effect:
         finding: what is seen if the difference is significant.
         plain: the method without a constraint: name and settings of its job.
         constrained: the method with one.
+        rival: another method without one, if there is any, for the curves.
         key: of the number in the history.
         sign: 1 if more is better, -1 if less is.
         factor: to multiply it with.
@@ -53,6 +55,7 @@ class Effect:
     finding: str
     plain: tuple[str, dict[str, Any]]
     constrained: tuple[str, dict[str, Any]]
+    rival: tuple[str, dict[str, Any]] | None
     key: str
     sign: int
     factor: float
@@ -62,30 +65,38 @@ class Effect:
 OVERFITTING = Effect(
     "spiral",
     "Overfitting",
-    "1. test loss",
+    "2. test loss",
     "bounded weights with noise (C-SGLD) overfit less than SGD",
     ("spiral-sgd", spiral.METHODS["sgd"]),
     ("spiral-c-sgld", spiral.METHODS["c-sgld"]),
+    ("spiral-sgd-wd", {**spiral.METHODS["sgd-wd"], "label": "SGD, weight decay 1e-4"}),
     *("test_loss", -1, 1.0, 3),
 )
 DEEP = Effect(
     "depth",
     "Depth",
-    "2. test accuracy, %",
+    "1. test accuracy, %",
     f"{DEPTH['depth']} hidden layers with orthogonal weights learn what SGD does not",
     ("deep-sgd", depth.METHODS["sgd"]),
     ("deep-orthogonal", {**depth.METHODS["o-cola-od"], "label": "orthogonal"}),
+    None,
     *("test_accuracy", 1, 100.0, 1),
 )
-EFFECTS = (OVERFITTING, DEEP)
+EFFECTS = (DEEP, OVERFITTING)
+
+
+def methods(effect: Effect) -> list[tuple[str, dict[str, Any]]]:
+    """Names and settings of the jobs of an effect."""
+    found = [effect.plain, effect.constrained]
+    return found if effect.rival is None else [*found, effect.rival]
 
 
 def jobs(settings: kit.Settings) -> list[kit.Job]:
-    """Four jobs, the longest first, so that two processes end at about the same time."""
+    """All jobs, the longest first, so that two processes end at about the same time."""
     shared = {key: settings[key] for key in ("scale", "seed")}
     parts = {part["part"]: part for part in settings["parts"]}
-    order = (DEEP.constrained, OVERFITTING.constrained, OVERFITTING.plain, DEEP.plain)
-    of = {name: effect.part for effect in EFFECTS for name, _ in (effect.plain, effect.constrained)}
+    order = [DEEP.constrained, *methods(OVERFITTING), DEEP.plain]
+    of = {name: effect.part for effect in EFFECTS for name, _ in methods(effect)}
     return [kit.Job(NAME, name, {**shared, **parts[of[name]], **own}) for name, own in order]
 
 
@@ -109,14 +120,26 @@ class _Task:
     def measured(self) -> dict[str, torch.Tensor]:
         return self.measure(self.ensemble, self.points)
 
+    def typical(self) -> int | None:
+        """The member whose test accuracy is the median one; None if there is no member left."""
+        members = self.ensemble
+        if not members.active:
+            return None
+        last = self.measured()["test_accuracy"]
+        place = int(last.argsort()[(len(last) - 1) // 2])
+        return members.active[place]
+
     def final(self) -> dict[str, Any]:
         """What the picture and the table need beside the history."""
         members = self.ensemble
         extent = 1.05 * float(self.points.test_inputs[0].abs().max())
+        seed = self.typical()
         shown = None
-        if 0 in members.active:
-            shown = regions.picture(members.member(0), self.points, round(extent, 2))
+        if seed is not None:
+            own = Points(*(tensor[seed : seed + 1] for tensor in self.points))
+            shown = regions.picture(members.member(seed), own, round(extent, 2))
         return {
+            "seed": seed,
             "violation": kit.ensembles.worst_violation(members),
             "removed": kit.ensembles.removals(members),
             "picture": shown,

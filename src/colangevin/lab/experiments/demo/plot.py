@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 COLORS = ("#c44e52", "#2a6fbb")
 """Without and with a constraint."""
+GRAY = "0.45"
+"""Of the rivals."""
 TITLES = {
     "spiral": "Overfitting: bounded weights with noise\nkeep the test loss low",
     "depth": "Depth: with orthogonal weights,\n{depth} hidden layers learn",
@@ -36,13 +38,17 @@ def draw(records: kit.Records) -> Figure:
     for row, effect in zip(grid, demo.EFFECTS, strict=True):
         found = [records.get(name) for name, _ in (effect.plain, effect.constrained)]
         _curves(row[0], effect, found)
+        if effect.rival is not None:
+            _rivals(row[0], effect, found[0], records.get(effect.rival[0]))
         row[0].set_title(_title(effect, records), loc="left", fontweight="bold")
         for axis, record, color in zip(row[1:], found, COLORS, strict=True):
             _regions(axis, effect, record, color)
-    seeds = " and ".join(str(part["runs"]) for part in demo.SCALES[demo.NAME]["parts"])
+    runs = {part["part"]: part["runs"] for part in demo.SCALES[demo.NAME]["parts"]}
+    seeds = " and ".join(str(runs[effect.part]) for effect in demo.EFFECTS)
     figure.supxlabel(
-        f"Lines: mean over {seeds} seeds; bands: two standard errors. Regions and points: first "
-        "seed. Numbers in titles: mean over the seeds, last tenth of the epochs.",
+        f"Lines: mean over {seeds} seeds; bands: two standard errors. Regions and points: the seed "
+        "of median accuracy at the end. Numbers in titles: mean over the seeds, last tenth of the "
+        "epochs.",
         fontsize="small",
         color="gray",
     )
@@ -66,9 +72,25 @@ def _curves(axis: Any, effect: demo.Effect, found: list[kit.Record | None]) -> N
         kit.band(axis, record.history["epoch"], values, color=color, label=shown, linewidth=2.2)
     axis.set(xlabel="epoch", ylabel=LABELS[effect.key])
     axis.grid(alpha=0.3)
-    if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="upper left" if effect.sign > 0 else "upper center", frameon=False)
+    if axis.get_legend_handles_labels()[0] and effect.rival is None:
+        axis.legend(loc="upper left", frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def _rivals(
+    axis: Any, effect: demo.Effect, plain: kit.Record | None, rival: kit.Record | None
+) -> None:
+    """Another method, and where the first one would have had to stop."""
+    if rival is not None:
+        values = effect.factor * np.array(rival.series(effect.key))
+        style = {"color": GRAY, "label": rival.label, "linewidth": 1.6}
+        axis.plot(rival.history["epoch"], np.nanmean(values, axis=1), **style)
+    if plain is not None:
+        means = effect.factor * np.nanmean(np.array(plain.series(effect.key)), axis=1)
+        words = "SGD at its best epoch, chosen by the test loss"
+        axis.axhline(means.min(), color=GRAY, linestyle=":", label=words)
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(loc="upper center", frameon=False, fontsize="small")
 
 
 def _regions(axis: Any, effect: demo.Effect, record: kit.Record | None, color: str) -> None:
@@ -78,6 +100,8 @@ def _regions(axis: Any, effect: demo.Effect, record: kit.Record | None, color: s
         return
     regions.draw(axis, kept, "test" if effect.part == "depth" else "train")
     mean = kit.mean_std(kit.late(record, effect.key, effect.factor))[0]
-    number = f"{mean:.0f} % right" if effect.sign > 0 else f"test loss {mean:.2f}"
-    label = record.label
-    axis.set_title(f"{label}: {number}", color=color, fontweight="bold")
+    right = kit.mean_std(kit.late(record, "test_accuracy", 100.0))[0]
+    number = f"{right:.0f} % right"
+    if effect.sign < 0:
+        number = f"loss {mean:.2f}, {number}"
+    axis.set_title(f"{record.label}: {number}", color=color, fontweight="bold")

@@ -176,10 +176,7 @@ def biases_training(images: ImageData, log: kit.Log) -> kit.training.Training:
     settings = log.job.settings
 
     def loss(model: nn.Module, items: Tensor) -> Tensor:
-        if settings["augmented"]:
-            return cifar_orthogonal.augmented_loss(model, images, items)
-        batch = cifar_orthogonal.prepared(images.train_images[items])
-        return multirate.classifier_loss(model, batch, images.train_labels[items])
+        return cifar_orthogonal.batch_loss(model, images, items, settings["augmented"])
 
     return _training(
         log,

@@ -118,6 +118,7 @@ RATIO = kit.Quantity("ratio", "effect of outer over inner points", read=early)
 ENDS = [
     kit.Quantity(ring, f"{ring} ring, end, %", digits=1, read=end) for ring in ("inner", "outer")
 ]
+FIRST = "test accuracy, first 2,000 steps, %"
 POINTS = "{label}: effect of an outer data point over that of an inner one, first 2,000 steps"
 
 
@@ -164,13 +165,15 @@ EXPERIMENT = kit.Experiment(
     figures=figures,
     table=[kit.METHOD, INNER, OUTER, *ENDS, RATIO],
     claims=[
-        kit.Ahead(
-            OUTER,
-            kit.Of("{job}", label="outer"),
-            over=(kit.Of("{job}", INNER, "inner"),),
-            text="{label} learns the outer part first: test accuracy, first 2,000 steps, %",
-            each={"job": tuple(METHODS)},
-        ),
+        *[
+            kit.Ahead(
+                OUTER,
+                kit.Of(job, label="outer"),
+                over=(kit.Of(job, INNER, "inner"),),
+                text=f"{own['label']} learns the outer part first: {FIRST}",
+            )
+            for job, own in METHODS.items()
+        ],
         kit.Inside(RATIO, "sgd", "more", low=1.0, text=POINTS),
         kit.Inside(RATIO, "adlala", "about equal", low=0.8, high=1.25, text=POINTS),
     ],

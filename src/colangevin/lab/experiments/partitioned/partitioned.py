@@ -65,6 +65,8 @@ def draw_points(settings: kit.Settings, seeds: Sequence[int]) -> Points:
 def network(settings: kit.Settings) -> nn.Sequential:
     """A network with torch's first weights, or Gaussian ones of a deviation; torch's biases.
 
+    With ``zeros`` all weights and biases are 0 at first.
+
     Example:
         >>> network({"hidden": 5, "weights": 0.01})[0].weight.shape
         torch.Size([5, 2])
@@ -75,6 +77,9 @@ def network(settings: kit.Settings) -> nn.Sequential:
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=deviation)
+    if settings.get("zeros"):
+        for parameter in model.parameters():
+            nn.init.zeros_(parameter)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Pictures of chapter 3: curves over steps, bars, and decision regions in a row."""
+"""Pictures of chapter 3: bars, and decision regions in a row."""
 
 from __future__ import annotations
 
@@ -8,41 +8,6 @@ from typing import Any
 import numpy as np
 
 from colangevin.lab import kit
-
-LABELS = {"test_loss": "test loss", "test_accuracy": "test accuracy, %", "train_loss": "train loss"}
-
-
-def draw_curves(
-    rows: Mapping[str, Sequence[kit.Record]], keys: Sequence[str] = ("test_loss", "test_accuracy")
-) -> kit.Figure:
-    """Curves over steps: a row of panels for each group of records, by title.
-
-    Example:
-        >>> history = {"step": [0, 50], "test_loss": [[1.0, 1.2], [0.5, 0.7]]}
-        >>> record = kit.Record("a", "sgd", 0, {"label": "SGD"}, history=history)
-        >>> len(draw_curves({"spiral": [record]}, ["test_loss"]).axes)
-        1
-    """
-    figure, axes = kit.panels(
-        (5.2 * len(keys), 3.8 * len(rows)), len(rows), len(keys), squeeze=False
-    )
-    for line, (title, records) in zip(axes, rows.items(), strict=True):
-        for axis, key in zip(line, keys, strict=True):
-            if key.endswith("loss"):
-                axis.set_yscale("log")
-            for index, record in enumerate(records):
-                values = kit.factor_of(key) * np.array(record.series(key))
-                style = {
-                    "color": kit.COLORS[index % len(kit.COLORS)],
-                    "label": record.label,
-                }
-                dash = kit.STYLES[index % len(kit.STYLES)]
-                kit.band(axis, record.history["step"], values, linestyle=dash, **style)
-            axis.set(xlabel="step", ylabel=LABELS.get(key, key), title=title)
-            axis.grid(alpha=0.3)
-            axis.legend(fontsize="small")
-    kit.say_bands(figure)
-    return figure
 
 
 def bars(axis: Any, names: Sequence[str], values: Sequence[Any], label: str) -> None:

@@ -182,8 +182,19 @@ def accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def run(job: kit.Job, log: kit.Log) -> None:
-    """Train all runs of a job side by side."""
-    settings = job.settings
+    """Train all runs of a job side by side.
+
+    Numbers below 1e-38 count as 0: raw attributes leave dead units, whose means in Adam decay to
+    such numbers, with which a processor is ten times slower.
+    """
+    torch.set_flush_denormal(True)
+    try:
+        _train(job.settings, log)
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def _train(settings: kit.Settings, log: kit.Log) -> None:
     points = draw_points(settings)
     classes = 10 if settings["part"] == "poker" else 18
     ensemble = partitioned.make(
@@ -319,7 +330,8 @@ EXPERIMENT = kit.Experiment(
     "20,000 test hands, 200 epochs; a fifth of the positions as test set, 100 epochs. The verdicts "
     "are on raw attributes with the first layer alone as AdLaLa's adaptive part, which was chosen "
     "before these runs. Rows with standardised attributes are the earlier reading: there both "
-    "hidden layers of the endgame's network are adaptive, and the endgame has 3 runs. "
+    "hidden layers of the endgame's network are adaptive, and the endgame has 3 runs. There Adam "
+    "has the highest mean on both data sets, higher than that of any method on raw attributes. "
     f"{LATE}",
     times={"smoke": "10 s", "laptop": "5 min", "full": "25 min"},
 )

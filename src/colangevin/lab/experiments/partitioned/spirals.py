@@ -323,25 +323,18 @@ EXPERIMENT = kit.Experiment(
     title="AdLaLa, LOL and DHSGD beside Adam, SGD and SGLD on spirals of two to four turns",
     phrase="AdLaLa, LOL and DHSGD on spirals",
     source="thesis figures 3.9, 3.10, 3.14 and 3.15",
-    claimed=(
-        "on spirals AdLaLa, LOL and hybrids reach a higher accuracy than Adam, SGD and SGLD, "
-        "and vary less over runs and first weights"
-    ),
-    ours=(
-        "steps h of SGLD and Adam in figure 3.10, 10,000 steps in figure 3.14, 100 nodes in "
-        "figure 3.15, biases with Gaussian first weights; three turns"
-    ),
-    settings_stated=(
-        (
-            "friction of AdLaLa",
-            "εξ as (3.31) is printed; ξ in the authors' PyTorch code",
-            "ξ (2.58), unless (3.31) is named",
-        ),
-        ("first weights in figure 3.14", "0.01 N(0, 1) for the weights", "for weights and biases"),
-        ("steps in figure 3.14", "not stated", "10,000"),
-        ("nodes in figure 3.15", "not stated", "100"),
-        ("runs", "100 in figure 3.14", "{runs}"),
-    ),
+    claimed="""on spirals AdLaLa, LOL and hybrids reach a higher accuracy than Adam, SGD and
+        SGLD, and vary less over runs and first weights""",
+    ours="""steps h of SGLD and Adam in figure 3.10, 10,000 steps in figure 3.14, 100 nodes in
+        figure 3.15, biases with Gaussian first weights; three turns""",
+    settings_stated="""
+        friction of AdLaLa | εξ as (3.31) is printed; ξ in the authors' PyTorch code | ξ (2.58),
+          unless (3.31) is named
+        first weights in figure 3.14 | 0.01 N(0, 1) for the weights | for weights and biases
+        steps in figure 3.14 | not stated | 10,000
+        nodes in figure 3.15 | not stated | 100
+        runs | 100 in figure 3.14 | {runs}
+    """,
     scales=SCALES,
     jobs=jobs,
     run=run,

@@ -9,7 +9,14 @@ from typing import Any
 from colangevin.lab import kit
 from colangevin.lab.experiments.partitioned.plot import bars
 from colangevin.lab.experiments.paths.path_findings import draw_lines
-from colangevin.lab.experiments.paths.residual_findings import NETS, Found, is_block, label
+from colangevin.lab.experiments.paths.residual_findings import (
+    ACCURACY,
+    NETS,
+    is_block,
+    line,
+    title,
+    trainings,
+)
 
 PANELS: dict[str, list[tuple[str, list[str]]]] = {
     "decay-and-steps": [
@@ -73,43 +80,47 @@ BLOCK_PANELS: dict[str, dict[str, str]] = {
 
 def figures(records: kit.Records) -> dict[str, kit.Figure]:
     """Lines of whole networks and of blocks, the parts of a block, and accuracies by scheme."""
-    found = Found(records)
+    found = trainings(records)
     drawn: dict[str, kit.Figure] = {}
     for name, panels in PANELS.items():
         chosen = [
-            (title, {found.title(key): found.line(key) for key in keys if found.has(key)})
-            for title, keys in panels
+            (text, {title(found[key]): line(found[key]) for key in keys if key in found})
+            for text, keys in panels
         ]
         # One line alone compares nothing: the job that the panel is about has no record yet.
-        _add(drawn, name, [(title, own) for title, own in chosen if len(own) > 1])
+        _add(drawn, name, [(text, own) for text, own in chosen if len(own) > 1])
     _add(drawn, "imagenet", _imagenet(found))
     for name, titles in BLOCK_PANELS.items():
         blocks = [
-            (title, {n: own for n, own in found.paths(key).items() if n == "whole" or is_block(n)})
-            for key, title in titles.items()
-            if found.has(key)
+            (text, {n: own for n, own in _lines(found, key) if n == "whole" or is_block(n)})
+            for key, text in titles.items()
+            if key in found
         ]
         _add(drawn, name, blocks)
-    if found.has("schemes-resnet/base"):
-        own = found.paths("schemes-resnet/base")
-        kinds = {n: p for n, p in own.items() if n == "B3" or (n != "whole" and not is_block(n))}
+    if "schemes-resnet/base" in found:
+        own = _lines(found, "schemes-resnet/base")
+        kinds = {n: p for n, p in own if n == "B3" or (n != "whole" and not is_block(n))}
         _add(drawn, "parts", [("parts of the third block (figure 6.18)", kinds)])
     schemes = _schemes(found)
     return drawn | ({"schemes": schemes} if schemes else {})
 
 
-def _imagenet(found: Found) -> list[tuple[str, dict[str, Any]]]:
+def _lines(found: kit.Records, key: str) -> list[tuple[str, Any]]:
+    return list(found[key].final["paths"].items())
+
+
+def _imagenet(found: kit.Records) -> list[tuple[str, dict[str, Any]]]:
     """Figure 6.2A: the lines of both starts, and the one from random weights to the better end.
 
     Beside it the lines of figure 6.4, which start from ImageNet but for one block.
     """
     keys = [f"imagenet/{name}" for name in ("mobilenet", "mobilenet-imagenet")]
-    if not found.has(*keys):
+    if not all(key in found for key in keys):
         return []
-    own = {label(key): found.line(key) for key in keys}
-    own["from random weights to the end of the latter"] = found.line(keys[1], "random")
+    own = {found[key].label: line(found[key]) for key in keys}
+    own["from random weights to the end of the latter"] = line(found[keys[1]], "random")
     resets = [f"imagenet-resets/imagenet-reset-b{n}" for n in (1, 2, 3, 4)]
-    parts = {label(key): found.line(key) for key in resets if found.has(key)}
+    parts = {found[key].label: line(found[key]) for key in resets if key in found}
     panels = [("a start from ImageNet (figure 6.2A)", own)]
     return panels + ([("one block random (figure 6.4)", parts)] if parts else [])
 
@@ -123,24 +134,23 @@ def _add(drawn: dict[str, kit.Figure], name: str, panels: Sequence[tuple[str, An
     size = max(6.0, 5.0 * columns), 3.9 * rows
     figure, grid = kit.panels(size, rows, columns, squeeze=False)
     axes = grid.flatten()
-    for axis, (title, paths) in zip(axes, panels, strict=False):
+    for axis, (text, paths) in zip(axes, panels, strict=False):
         draw_lines(axis, {n: own for n, own in paths.items() if own["losses"]})
-        axis.set_title(title, fontsize="medium")
+        axis.set_title(text, fontsize="medium")
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     kit.say_bands(figure)
     drawn[name] = figure
 
 
-def _schemes(found: Found) -> kit.Figure | None:
+def _schemes(found: kit.Records) -> kit.Figure | None:
     """Test accuracies of tables 6.2 and 6.4."""
-    jobs = [job for job in NETS if found.has(f"{job}/base")]
+    jobs = [job for job in NETS if f"{job}/base" in found]
     if not jobs:
         return None
     figure, axes = kit.panels((6.0 * len(jobs), 4.6), 1, len(jobs))
     for axis, job in zip(axes, jobs, strict=True):
-        own = [key for key, _ in found.items() if key.startswith(f"{job}/")]
-        measured = [found.accuracy(key) for key in own]
+        measured = [ACCURACY.of(own) for own in found.named(f"{job}/*")]
         bars(axis, [m.label for m in measured], [m.values for m in measured], "test accuracy, %")
         low = min(min(m.values) for m in measured)
         axis.set_ylim(bottom=max(0.0, math.floor(low / 5 - 1) * 5))

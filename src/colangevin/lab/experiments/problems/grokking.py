@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch.nn import functional
 from colangevin.constraints import Sphere
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import grokking_findings
-from colangevin.lab.experiments.problems.search import COURSE, Going, Options, search
+from colangevin.lab.experiments.problems.search import COURSE, Going, Options, jobs_of, search
 from colangevin.lab.models import GPT
 from colangevin.optimizers import CoLA, constrain_
 from colangevin.optimizers.directions import Adam, Direction, Sign
@@ -82,20 +83,6 @@ METHODS: dict[str, dict[str, Any]] = {
     },
 }
 """What differs between methods; radius is of the rows of the hidden matrices."""
-
-
-def jobs(settings: kit.Settings) -> list[kit.Job]:
-    """One job per method, with its trials.
-
-    Example:
-        >>> [job.name for job in jobs({**SCALES["smoke"], "seed": 0})][:2]
-        ['adamw', 'lion']
-    """
-    common = {key: value for key, value in settings.items() if key != "tried"}
-    return [
-        kit.Job(NAME, name, {**common, **own, "trials": own["trials"][: settings.get("tried")]})
-        for name, own in METHODS.items()
-    ]
 
 
 class Pairs(NamedTuple):
@@ -247,7 +234,7 @@ EXPERIMENT = kit.Experiment(
     ),
     reduced={"laptop": "width 64 of 128, at most 3,000 steps"},
     scales=SCALES,
-    jobs=jobs,
+    jobs=partial(jobs_of, NAME, METHODS),
     run=run,
     figures={"steps": grokking_findings.draw},
     table=grokking_findings.TABLE,

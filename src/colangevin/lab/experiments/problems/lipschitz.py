@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import Any
 
@@ -10,14 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations
-from torch.optim.lr_scheduler import LambdaLR
 
 from colangevin.constraints import Constraint, Orthogonal, Spectral
-from colangevin.errors import ConvergenceError
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import attacks, lipschitz_findings
-from colangevin.lab.experiments.problems.images import Images, Part, read_images
-from colangevin.lab.experiments.problems.search import SEEDS, Going, Options, search
+from colangevin.lab.experiments.problems.images import Images, Networks, Part, search_on_images
+from colangevin.lab.experiments.problems.search import SEEDS, Options, jobs_of
 from colangevin.lab.models import mlp
 from colangevin.optimizers import CoLA, constrain_
 
@@ -119,20 +116,6 @@ class GroupSort(nn.Module):
         return torch.cat([torch.maximum(first, second), torch.minimum(first, second)], dim=-1)
 
 
-def jobs(settings: kit.Settings) -> list[kit.Job]:
-    """One job per method, with its trials.
-
-    Example:
-        >>> len(jobs({**SCALES["smoke"], "seed": 0}))
-        8
-    """
-    common = {key: value for key, value in settings.items() if key != "tried"}
-    return [
-        kit.Job(NAME, name, {**common, **own, "trials": own["trials"][: settings.get("tried")]})
-        for name, own in METHODS.items()
-    ]
-
-
 def network(settings: kit.Settings) -> nn.Sequential:
     """A network, with torch's parametrizations if they are the method.
 
@@ -149,85 +132,36 @@ def network(settings: kit.Settings) -> nn.Sequential:
     return model
 
 
-def make(settings: kit.Settings, options: Options, steps: int) -> kit.training.Parts:
-    """A network, its optimizer, and the schedule of the lr: down to 0 on a line.
+def make(settings: kit.Settings, options: Options) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """A network and its optimizer.
 
     Example:
-        >>> parts = make({"hidden": [8], "geometry": "spectral"}, {"lr": 0.4, "sharpness": 8.0}, 9)
-        >>> [str(group["constraint"])[:8] for group in parts.optimizer.param_groups]
+        >>> _, optimizer = make({"hidden": [8], "geometry": "spectral"}, {"lr": 0.4})
+        >>> [str(group["constraint"])[:8] for group in optimizer.param_groups]
         ['Spectral', 'Unconstr']
     """
     model = network(settings)
-    lr = options["lr"] / options.get("sharpness", 1.0)
+    lr, geometry = options["lr"] / options.get("sharpness", 1.0), settings.get("geometry", "")
+    if geometry in PARAMETRIZED:
+        return model, torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    rules = {"*.weight": GEOMETRIES[geometry]} if geometry else {}
     decay = options.get("decay", 0.0)
-    constraint = GEOMETRIES.get(settings.get("geometry", ""))
-    if settings.get("geometry") in PARAMETRIZED:
-        optimizer: Any = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
-    else:
-        rules = {"*.weight": constraint} if constraint else {}
-        groups = constrain_(model, rules)
-        optimizer = CoLA(groups, lr=lr, momentum=0.9, weight_decay=decay)
-    return kit.training.Parts(model, optimizer, LambdaLR(optimizer, lambda s: 1 - s / steps))
+    return model, CoLA(constrain_(model, rules), lr=lr, momentum=0.9, weight_decay=decay)
 
 
-def run(job: kit.Job, log: kit.Log) -> None:
-    """Search among a method's trials, then train new seeds."""
-    settings = job.settings
-    images = read_images(settings, log.data)
-
-    def train(options: Options, part: str, going: Going) -> dict[str, float] | None:
-        return trained(settings, images, options, part, going)
-
-    search(log, train, CHOOSE)
-
-
-def trained(
-    settings: kit.Settings, images: Images, options: Options, part: str, going: Going
-) -> dict[str, float] | None:
-    """Train and measure one network; NaN for one that diverged."""
-    batches = -(-len(images.train.labels) // settings["batch_size"])
-    steps = settings["epochs"] * batches
-    parts = make(settings, options, steps)
-    begun, paused = time.process_time(), 0.0
-    for step in range(steps):
-        at = time.process_time()
-        if not going():
-            return None
-        paused += time.process_time() - at
-        if step % batches == 0:
-            order = torch.randperm(len(images.train.labels)).split(settings["batch_size"])
-        chosen = order[step % batches]
-        batch = Part(images.train.inputs[chosen], images.train.labels[chosen])
-        try:
-            descend(parts, settings, options, batch)
-        except ConvergenceError:  # a weight that is not finite
-            break
-    seconds = time.process_time() - begun - paused
-    return {"seconds": seconds, **measure(parts.model, settings, images, part)}
-
-
-def descend(
-    parts: kit.training.Parts, settings: kit.Settings, options: Options, batch: Part
-) -> None:
-    """Make one step, on attacked images if that is the method."""
+def loss(model: nn.Module, settings: kit.Settings, options: Options, batch: Part) -> Tensor:
+    """Cross entropy, on attacked images if that is the method."""
     inputs = batch.inputs
     if "radius" in options:
         count = settings["train_steps"]
-        inputs = attacks.strongest(parts.model, inputs, batch.labels, options["radius"], count)
-    parts.optimizer.zero_grad()
-    outputs = options.get("sharpness", 1.0) * parts.model(inputs)
-    functional.cross_entropy(outputs, batch.labels).backward()
-    parts.optimizer.step()
-    if parts.scheduler is not None:
-        parts.scheduler.step()
+        inputs = attacks.strongest(model, inputs, batch.labels, options["radius"], count)
+    return functional.cross_entropy(options.get("sharpness", 1.0) * model(inputs), batch.labels)
 
 
-@torch.no_grad()
 def measure(
     model: nn.Module, settings: kit.Settings, images: Images, part: str
 ) -> dict[str, float]:
     """Accuracies with and without attacks; those on test images for new seeds alone."""
-    model.eval()
     steps, middle = settings["attack_steps"], lipschitz_findings.RADII[1]
     attacked = attacks.strongest(model, *images.valid, middle, steps)
     found = {
@@ -263,6 +197,7 @@ def gram_error(weight: Tensor) -> float:
     return float((tall.mT @ tall - torch.eye(tall.shape[1], dtype=tall.dtype)).abs().max())
 
 
+NETWORKS = Networks(make, loss, measure)
 NOTE = (
     "Laptop is reduced: 15,000 of 60,000 images, 4 epochs, a perceptron of two hidden layers with "
     "128 nodes behind a pooling of 28 by 28 to 14 by 14 pixels. Pixels are between 0 and 1, and "
@@ -294,8 +229,8 @@ EXPERIMENT = kit.Experiment(
     ),
     reduced={"laptop": "15,000 of 60,000 images, 4 epochs, 14 by 14 pixels"},
     scales=SCALES,
-    jobs=jobs,
-    run=run,
+    jobs=partial(jobs_of, NAME, METHODS),
+    run=partial(search_on_images, choose=CHOOSE, networks=NETWORKS),
     figures={"radii": lipschitz_findings.draw},
     table=lipschitz_findings.TABLE,
     claims=lipschitz_findings.CLAIMS,

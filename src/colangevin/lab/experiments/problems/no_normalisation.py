@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import time
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim.lr_scheduler import LambdaLR
 
 from colangevin.constraints import Orthogonal
-from colangevin.errors import ConvergenceError
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import attacks, no_normalisation_findings
-from colangevin.lab.experiments.problems.images import Images, Part, read_images
-from colangevin.lab.experiments.problems.search import SEEDS, Going, Options, search
+from colangevin.lab.experiments.problems.images import Images, Networks, Part, search_on_images
+from colangevin.lab.experiments.problems.search import SEEDS, Options, jobs_of
 from colangevin.optimizers import CoLA, constrain_
 
 NAME = "no-normalisation"
@@ -62,23 +59,6 @@ METHODS: dict[str, dict[str, Any]] = {
 """What differs between methods. SGD has momentum 0.9."""
 
 
-def jobs(settings: kit.Settings) -> list[kit.Job]:
-    """One job per depth and method, with its learning rates.
-
-    Example:
-        >>> [job.name for job in jobs({**SCALES["smoke"], "seed": 0})][:2]
-        ['orthogonal-gradient-10', 'orthogonal-adam-10']
-    """
-    common = {key: value for key, value in settings.items() if key not in ("tried", "depths")}
-    found = []
-    for depth in settings["depths"]:
-        for name, own in METHODS.items():
-            trials = own["trials"][: settings.get("tried")]
-            together = {**common, **own, "trials": trials, "depth": depth}
-            found.append(kit.Job(NAME, f"{name}-{depth}", together))
-    return found
-
-
 def network(settings: kit.Settings) -> nn.Sequential:
     """A perceptron; "N.weight" of its hidden matrices have the numbers of ``hidden``.
 
@@ -109,12 +89,12 @@ def begin(layer: nn.Linear, weights: str) -> None:
         nn.init.orthogonal_(layer.weight, GAIN)
 
 
-def make(settings: kit.Settings, options: Options, steps: int) -> kit.training.Parts:
-    """A network, its optimizer, and the schedule of the lr: down to 0 on a line.
+def make(settings: kit.Settings, options: Options) -> tuple[nn.Module, CoLA]:
+    """A network and its optimizer.
 
     Example:
         >>> settings = {"depth": 3, "width": 8, **METHODS["orthogonal-adam"]}
-        >>> groups = make(settings, {"lr": 0.1}, 9).optimizer.param_groups
+        >>> groups = make(settings, {"lr": 0.1})[1].param_groups
         >>> [(type(group["constraint"]).__name__, len(group["params"])) for group in groups]
         [('Orthogonal', 1), ('Orthogonal', 1), ('Unconstrained', 6)]
     """
@@ -126,67 +106,25 @@ def make(settings: kit.Settings, options: Options, steps: int) -> kit.training.P
     direction = settings["direction"]
     momentum = 0.9 if direction == "gradient" else 0.0
     groups = constrain_(model, rules)
-    optimizer = CoLA(groups, lr=options["lr"], momentum=momentum, direction=direction)
-    return kit.training.Parts(model, optimizer, LambdaLR(optimizer, lambda s: 1 - s / steps))
+    return model, CoLA(groups, lr=options["lr"], momentum=momentum, direction=direction)
 
 
-def run(job: kit.Job, log: kit.Log) -> None:
-    """Search among learning rates, then train new seeds."""
-    settings = job.settings
-    images = read_images(settings, log.data)
-
-    def train(options: Options, part: str, going: Going) -> dict[str, float] | None:
-        return trained(settings, images, options, part, going)
-
-    search(log, train, CHOOSE)
+def loss(model: nn.Module, settings: kit.Settings, options: Options, batch: Part) -> Tensor:
+    """Cross entropy."""
+    return functional.cross_entropy(model(batch.inputs), batch.labels)
 
 
-def trained(
-    settings: kit.Settings, images: Images, options: Options, part: str, going: Going
-) -> dict[str, float] | None:
-    """Train and measure one network."""
-    count, size = len(images.train.labels), settings["batch_size"]
-    batches = -(-count // size)
-    parts = make(settings, options, settings["epochs"] * batches)
-    seconds = 0.0
-    for _ in range(settings["epochs"]):
-        for chosen in torch.randperm(count).split(size):
-            if not going():
-                return None
-            begun = time.process_time()
-            batch = Part(images.train.inputs[chosen], images.train.labels[chosen])
-            if not descend(parts, batch):
-                return measure(parts.model, images, part, seconds)
-            seconds += time.process_time() - begun
-    return measure(parts.model, images, part, seconds)
-
-
-def descend(parts: kit.training.Parts, batch: Part) -> bool:
-    """Make one step; False if there is no way on."""
-    loss = functional.cross_entropy(parts.model(batch.inputs), batch.labels)
-    if not math.isfinite(float(loss.detach())):
-        return False
-    parts.optimizer.zero_grad()
-    loss.backward()
-    try:
-        parts.optimizer.step()
-    except ConvergenceError:  # a weight that is not finite
-        return False
-    if parts.scheduler is not None:
-        parts.scheduler.step()
-    return True
-
-
-@torch.no_grad()
-def measure(model: nn.Module, images: Images, part: str, seconds: float) -> dict[str, float]:
+def measure(
+    model: nn.Module, settings: kit.Settings, images: Images, part: str
+) -> dict[str, float]:
     """Accuracies; a network that diverged guesses."""
-    model.eval()
-    found = {CHOOSE: attacks.accuracy(model, *images.valid), "seconds": seconds}
+    found = {CHOOSE: attacks.accuracy(model, *images.valid)}
     if part == SEEDS:
         found["test_accuracy"] = attacks.accuracy(model, *images.test)
     return found
 
 
+NETWORKS = Networks(make, loss, measure)
 NOTE = (
     "Laptop is reduced: 6,000 of 60,000 images, 4 epochs, perceptrons of width 64 with ReLU. Only "
     "the weights between hidden layers are orthogonal, times √2, or begin so; the first and the "
@@ -214,8 +152,8 @@ EXPERIMENT = kit.Experiment(
     ),
     reduced={"laptop": "6,000 of 60,000 images, 4 epochs"},
     scales=SCALES,
-    jobs=jobs,
-    run=run,
+    jobs=partial(jobs_of, NAME, METHODS, each=("depths", "depth")),
+    run=partial(search_on_images, choose=CHOOSE, networks=NETWORKS),
     figures={"depth": no_normalisation_findings.draw},
     table=no_normalisation_findings.TABLE,
     claims=no_normalisation_findings.CLAIMS,

@@ -29,6 +29,40 @@ Train: TypeAlias = Callable[[Options, str, Going], "Mapping[str, float] | None"]
 """Trains one network, and measures it as far as its part needs; None where it did not go on."""
 
 
+def jobs_of(
+    name: str,
+    methods: Mapping[str, kit.Settings],
+    settings: kit.Settings,
+    each: tuple[str, str] | None = None,
+) -> list[kit.Job]:
+    """One job per method with its trials, at a small scale the first that are ``tried``.
+
+    Args:
+        name: of the experiment.
+        methods: what differs between the jobs.
+        settings: of a scale.
+        each: a setting with a list, and what one of them is called: one job for each, too.
+
+    Example:
+        >>> settings = {"tried": 1, "depths": [3, 5], "seed": 0}
+        >>> own = jobs_of("x", {"sgd": {"trials": [{"lr": 1}, {"lr": 2}]}}, settings)
+        >>> own[0].settings["trials"]
+        [{'lr': 1}]
+        >>> found = jobs_of("x", {"sgd": {"trials": []}}, settings, ("depths", "depth"))
+        >>> [(job.name, job.settings["depth"]) for job in found]
+        [('sgd-3', 3), ('sgd-5', 5)]
+    """
+    several, one = each or ("", "")
+    common = {key: value for key, value in settings.items() if key not in ("tried", several)}
+    ends = [(f"-{value}", {one: value}) for value in settings[several]] if each else [("", {})]
+    return [
+        kit.Job(name, f"{method}{end}", {**common, **own, "trials": trials, **at})
+        for end, at in ends
+        for method, own in methods.items()
+        for trials in [own["trials"][: settings.get("tried")]]
+    ]
+
+
 def search(log: kit.Log, train: Train, key: str, sign: int = 1) -> None:
     """Train a method with its trials, choose one, and train new seeds with it.
 

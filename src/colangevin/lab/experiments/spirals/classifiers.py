@@ -18,19 +18,32 @@ SCALES = {
     **spiral.SCALES,
     # Adds its jobs to the records of the full scale.
     "draws": {**spiral.PAPER, "scale": "full", "draws": 10},
+    "spheres": {**spiral.PAPER, "scale": "full", "draws": 10, "spheres": {"runs": 10}},
 }
 REDRAWN = ("sgd", "sgd-wd", "c-sgd")
 """Methods whose comparison the scale draws looks into."""
+SPHERES = ((1.0, 5.0), (1.0, 25.0))
+"""Bounds on norms: the ball inside the cube of the circles, and a larger one."""
 
 
 def jobs(settings: kit.Settings) -> list[kit.Job]:
-    """One job per method; with ``draws``, some of them again on so many sets of data."""
-    shared = {key: value for key, value in settings.items() if key != "draws"}
+    """One job per method; with ``draws``, some again on so many sets of data.
+
+    With ``spheres``, bounds on norms without and with noise.
+    """
+    shared = {key: value for key, value in settings.items() if key not in ("draws", "spheres")}
     found = [kit.Job(NAME, name, {**shared, **own}) for name, own in spiral.METHODS.items()]
     for name in REDRAWN if "draws" in settings else ():
         own = spiral.METHODS[name]
         label = f"{own['label']}, {settings['draws']} sets of data"
-        found.append(kit.Job(NAME, f"draws-{name}", {**settings, **own, "label": label}))
+        drawn = {**shared, "draws": settings["draws"], **own, "label": label}
+        found.append(kit.Job(NAME, f"draws-{name}", drawn))
+    for radii in SPHERES if "spheres" in settings else ():
+        for tau in (0.0, spiral.METHODS["c-sgld"]["temperature"]):
+            label = f"norms up to {radii[0]:g} and {radii[1]:g}, τ = {tau:g}"
+            own = {"label": label, "spheres": radii, "temperature": tau}
+            name = f"spheres-{radii[1]:g}-{tau:g}"
+            found.append(kit.Job(NAME, name, {**shared, **settings["spheres"], **own}))
     return found
 
 
@@ -145,8 +158,17 @@ EXPERIMENT = kit.Experiment(
         "The full scale is the paper's. Every run draws its own data, the same for all methods; "
         "the paper's runs seem to share one draw (its figure 2 has the data of figure 1). "
         "`--scale draws` adds more runs to the results of `--scale full`. These runs reuse 10 data "
-        "sets."
+        "sets. `--scale spheres` adds bounds on the norms of rows (4.3) with and without noise, "
+        "which the thesis names as future work: no source states a result. There are 10 runs for "
+        "each of two pairs of radii, chosen before these runs; the seeds are those of the "
+        "first 10 of the others."
     ),
     gpus=True,
-    times={"smoke": "5 s", "laptop": "4 min", "full": "30 min", "draws": "15 min"},
+    times={
+        "smoke": "5 s",
+        "laptop": "4 min",
+        "full": "30 min",
+        "draws": "15 min",
+        "spheres": "25 min",
+    },
 )

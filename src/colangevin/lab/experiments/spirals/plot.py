@@ -17,7 +17,7 @@ def draw_regions(records: kit.Records) -> kit.Figure | None:
     shown = [
         record
         for record in records.values()
-        if record.final.get("picture") and "draws" not in record.settings
+        if record.final.get("picture") and not {"draws", "spheres"} & set(record.settings)
     ]
     if not shown:
         return None

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from colangevin.constraints import Circle
+from colangevin.constraints import Circle, Sphere
 from colangevin.ensemble import Ensemble
 from colangevin.lab import kit
 from colangevin.lab.data import TWO_TURNS, Spiral, Trigonometric
@@ -103,12 +103,15 @@ def make(settings: kit.Settings, seeds: Sequence[int], radii: Any, temperature: 
     """An ensemble of the paper's network.
 
     Args:
-        settings: of the job.
+        settings: of the job; with ``spheres``, radii that bound the norm of each node's input
+            weights, and of the output weights.
         seeds: one per member.
         radii: of the input and output weights, numbers or one per member; None for no circles.
         temperature: τ, or one per member.
     """
-    rules = {}
+    rules: dict[str, Any] = {}
+    if "spheres" in settings:
+        rules = {f"{n}.weight": Sphere(r) for n, r in zip((0, 2), settings["spheres"], strict=True)}
     if radii is not None:
         for name, radius in zip(("0.weight", "2.weight"), radii, strict=True):
             several = isinstance(radius, (list, tuple))

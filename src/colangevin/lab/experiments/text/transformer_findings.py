@@ -14,6 +14,8 @@ TITLES = {
 }
 DATASETS = {"treebank": "ptb"}
 """Which dataset a text is, where its name is not the dataset's."""
+CIRCLES = "c-cola-ud"
+"""How the methods with circles begin; the paper has one number for them."""
 PAPER: dict[str, dict[str, Any]] = {
     "ptb": {"batch_tokens": 1024, "train_tokens": 929_589, "valid_tokens": 73_760},
     "wikitext-2": {"batch_tokens": 128, "train_tokens": 2_088_628, "valid_tokens": 217_646},
@@ -65,25 +67,46 @@ def _title(text: str, settings: kit.Settings) -> str:
     return TITLES[text] + (f", {tokens:,} tokens" if part else "")
 
 
+def stated_of(settings: kit.Settings) -> float:
+    """The paper's minimum validation loss of a method.
+
+    Example:
+        >>> stated_of({"dataset": "ptb", "method": "c-cola-ud-aoab"})
+        4.81
+    """
+    method = settings["method"]
+    return STATED[settings["dataset"]][CIRCLES if method.startswith(CIRCLES) else method]
+
+
+def after(record: kit.Record, epochs: int) -> str:
+    """The validation loss after so many epochs."""
+    found = dict(zip(record.history["epoch"], record.series("valid_loss"), strict=True))
+    return f"{kit.mean_std(found[epochs])[0]:.2f}" if epochs in found else "–"
+
+
 def table(records: kit.Records) -> kit.Table:
     """Losses of all methods, next to the paper's."""
     rows = []
+    fewest = sorted({record.settings["epochs"] for record in records.values()})
     for job, record in records.items():
         settings = record.settings
-        paper = STATED[settings["dataset"]][settings["method"]]
         text = next(text for text in TITLES if job.startswith(f"{text}-"))
         rows.append(
             [
                 TITLES[text],
                 settings["label"],
+                f"{settings['epochs']}",
+                *[after(record, epochs) for epochs in fewest[:-1]],
                 LOSS.text(record),
-                f"{paper:.2f}",
+                f"{stated_of(settings):.2f}",
                 records.text(job, "valid_loss", 2),
                 records.text(job, "train_loss", 2),
                 records.text(job, "largest_weight", 2),
             ]
         )
-    columns = ["data", "method", LOSS.label, "the paper's", "last one", "train loss"]
+    columns = ["data", "method", "epochs"]
+    columns += [f"loss after {n} epoch{'' if n == 1 else 's'}" for n in fewest[:-1]]
+    columns += [LOSS.label, "the paper's", "last one", "train loss"]
     return kit.Table([*columns, "largest weight"], rows)
 
 
@@ -91,11 +114,11 @@ def claims(records: kit.Records) -> list[kit.Claim]:
     """The paper's numbers, and their orderings."""
     found = []
     for text, title in TITLES.items():
-        methods, stated = of_text(records, text), STATED[DATASETS.get(text, text)]
+        methods = of_text(records, text)
         loss = replace(LOSS, label=f"{LOSS.label}, {title}")
-        for method, record in methods.items():
+        for record in methods.values():
             what = f"{loss.label}: {record.settings['label']}"
-            claim = kit.number(what, f"{stated[method]:.2f}", loss.of(record))
+            claim = kit.number(what, f"{stated_of(record.settings):.2f}", loss.of(record))
             found.append(claim.reduced(_reduced(record.settings)))
         pairs = [("c-cola-ud", "sgd-m"), ("c-cola-ud", "sgd-m-fast"), ("sgd-m-wd", "c-cola-ud")]
         for better, worse in pairs:
@@ -107,10 +130,10 @@ def claims(records: kit.Records) -> list[kit.Claim]:
 def _not_measured(records: kit.Records) -> list[kit.Claim]:
     """The rows of the tables that were not run, in one."""
     measured = {(own.settings["dataset"], own.settings["method"]) for own in records.values()}
-    rows = [(d, n) for n in OTHERS for d in PAPER if (d, n) not in measured]
+    rows = [(d, n) for d, own in STATED.items() for n in own if (d, n) not in measured]
     if not rows:
         return []
-    named = "; ".join(f"{TITLES[d]}, {OTHERS[n]['label']}" for d, n in rows)
+    named = "; ".join(f"{TITLES[d]}, {n}" for d, n in rows)
     stated = ", ".join(f"{STATED[d][n]:.2f}" for d, n in rows)
     why = kit.Answer(kit.UNDECIDED, "not run: the scale paper measures them")
     return [kit.Claim(f"{LOSS.label} of {len(rows)} more rows", stated, "–", number=why, why=named)]

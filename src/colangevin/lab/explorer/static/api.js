@@ -15,6 +15,11 @@ export async function getChoices() {
   return (await answer(await fetch("/choices"))).json();
 }
 
+/** The recorded run of a preset. */
+export async function getOpening(name) {
+  return (await answer(await fetch(`/openings/${name}`))).json();
+}
+
 function post(path, body) {
   return fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 }

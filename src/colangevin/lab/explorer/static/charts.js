@@ -3,6 +3,7 @@
 import { begin, bytes, colours, note } from "./canvas.js";
 import { shown } from "./controls.js";
 
+const MOST_LAYERS = 4;
 const PAD = { left: 46, right: 10, top: 8, bottom: 22 };
 
 function ticks(low, high, log) {
@@ -115,9 +116,8 @@ export function drawCurves(canvas, lines, { log = false, fixed = null, empty = "
 /** Histograms: one row per layer, one column per run. */
 export function drawWeights(canvas, runs) {
   const letters = Object.keys(runs);
-  const layers = Object.keys(runs[letters[0]]?.layers ?? {});
-  const tall = Math.max(210, layers.length * 46 + 6);
-  if (canvas.style.height !== `${tall}px`) canvas.style.height = `${tall}px`;
+  const all = Object.keys(runs[letters[0]]?.layers ?? {});
+  const layers = all.length > MOST_LAYERS ? [all[0], all[1], ...all.slice(2 - MOST_LAYERS)] : all;
   const { context, width, height } = begin(canvas);
   const { soft, ink, grid } = colours();
   if (!layers.length) return note(context, "Press play.", width, height);
@@ -226,10 +226,11 @@ function drawSingular(context, own, colour, x, y, wide, tall) {
   if (wide > 230) context.fillText(`singular values, ${shown(own.smallest)} to ${shown(own.largest)}`, left, base + 15);
 }
 
-/** The weights of one layer on their constraint, one column per run. */
+/** The weights of one layer on their constraint, one column per run that has one there. */
 export function drawGeometry(canvas, runs) {
   const { context, width, height } = begin(canvas);
-  const letters = Object.keys(runs);
+  const orthogonal = Object.values(runs).some((run) => run.geometry.kind === "orthogonal");
+  const letters = Object.keys(runs).filter((letter) => orthogonal || runs[letter].geometry.kind !== "none");
   if (!letters.length) return note(context, "Press play.", width, height);
   const column = width / letters.length;
   letters.forEach((letter, i) => {
@@ -239,6 +240,46 @@ export function drawGeometry(canvas, runs) {
       drawCircle(context, own, colours()[letter], x + (column - size) / 2, (height - size) / 2, size);
     } else if (own.picture === "singular") {
       drawSingular(context, own, colours()[letter], x, 0, column, height);
+    }
+  });
+  return undefined;
+}
+
+/** A network whose lines are weights: full at the bound, and in another colour beyond it. */
+export function drawNetwork(canvas, layers) {
+  const { context, width, height } = begin(canvas);
+  if (!layers) return note(context, "Press play.", width, height);
+  const { zero, one, focus, ink } = colours();
+  const counts = [layers[0].columns, ...layers.map((layer) => layer.rows)];
+  const spot = (column, i) => [10 + (column * (width - 20)) / layers.length, ((i + 0.5) * height) / counts[column]];
+  const lines = [];
+  layers.forEach((layer, column) => {
+    const values = bytes(layer.values);
+    for (let to = 0; to < layer.rows; to += 1) {
+      for (let from = 0; from < layer.columns; from += 1) {
+        const value = 2 * (values[to * layer.columns + from] / 127.5 - 1);
+        if (Math.abs(value) > 0.04) lines.push([column, from, to, value]);
+      }
+    }
+  });
+  lines.sort((p, q) => Math.abs(p[3]) - Math.abs(q[3]));
+  for (const [column, from, to, value] of lines) {
+    const size = Math.abs(value), beyond = size > 1.02;
+    context.strokeStyle = beyond ? focus : value > 0 ? one : zero;
+    context.globalAlpha = Math.min(1, 0.08 + 0.92 * size);
+    context.lineWidth = beyond ? 2.2 : 0.4 + 1.4 * size;
+    context.beginPath();
+    context.moveTo(...spot(column, from));
+    context.lineTo(...spot(column + 1, to));
+    context.stroke();
+  }
+  context.globalAlpha = 1;
+  context.fillStyle = ink;
+  counts.forEach((count, column) => {
+    for (let i = 0; i < count; i += 1) {
+      context.beginPath();
+      context.arc(...spot(column, i), count > 8 ? 2.2 : 3.2, 0, 2 * Math.PI);
+      context.fill();
     }
   });
   return undefined;

@@ -1,3 +1,5 @@
+import { openWords, short, wordOf } from "./words.js";
+
 // Controls from the list of choices: each has a label, a range and one function for its changes.
 
 const NOTCHES = 400;
@@ -96,11 +98,28 @@ export class Controls {
       const control = MAKERS[field.type](`${section}-${name}`, field, (value, complaint) => send(name, value, complaint));
       this.labels[name] = field.label;
       if (field.hint) control.row.title = field.hint;
+      if (wordOf(name, "sgd") && section.length === 1) this.info(control, name, field);
       control.row.classList.toggle("is-live", live.includes(name));
       control.row.dataset.field = name;
       this.controls[name] = control;
       place.append(control.row);
     }
+  }
+
+  /** A small button that says what the word means. */
+  info(control, name, field) {
+    const button = make("button", { type: "button", className: "info", textContent: "?" });
+    button.setAttribute("aria-label", `What is ${field.label}?`);
+    let key = wordOf(name, "sgd");
+    button.addEventListener("click", () => openWords(key));
+    const set = control.set;
+    control.set = (value) => {
+      set(value);
+      key = wordOf(name, value);
+      button.title = short(key);
+    };
+    control.row.querySelector("label").after(button);
+    control.row.classList.add("has-info");
   }
 
   set(values) {

@@ -1,12 +1,15 @@
 // The page: settings, commands, frames.
 
-import { getChoices, Session } from "./api.js";
+import { getChoices, getOpening, Session } from "./api.js";
 import { Controls } from "./controls.js";
 import { Drawing } from "./drawing.js";
-import { picture, save } from "./exports.js";
+import { save } from "./exports.js";
 import { History } from "./history.js";
+import { Opening, told } from "./opening.js";
+import { Share } from "./share.js";
 import { copy, fromHash, toHash, usedNames, complete } from "./state.js";
 import { View } from "./view.js";
+import { fillWords, openWords } from "./words.js";
 
 const find = (id) => document.getElementById(id);
 const page = {
@@ -18,6 +21,18 @@ const view = new View(history, (what) => send("look", what));
 const drawing = new Drawing((points) => change("data", "points", points), () => {
   view.cursor = drawing.cursor;
   view.redraw();
+});
+
+const share = new Share(page, { attempt, announce, complain, send, remember });
+const opening = new Opening(getOpening, (frame, own) => {
+  view.history = own;
+  page.shownState = "recorded";
+  find("state").textContent = "recorded";
+  document.body.dataset.shown = frame.steps;
+  view.show(frame);
+}, () => {
+  view.history = history;
+  goTo(history.frames.length - 1);
 });
 
 // --- words -----------------------------------------------------------------------------------
@@ -42,6 +57,7 @@ async function attempt(work) {
 }
 
 function send(what, more = {}) {
+  opening.stop();
   return attempt(() => page.session.command(what, more));
 }
 
@@ -94,14 +110,15 @@ function showTab(letter) {
   }
 }
 
+const TEST_EVERY = 4, SHEET = 1.5;
 let waiting = null;
 const pending = {};
 
 /** A control was moved: change the training, or start it again. */
 function change(section, name, value, complaint) {
   if (complaint) return complain(complaint);
+  opening.stop();
   page.repeating = false;
-  if (section === "data" && name === "kind" && value === "drawn" && !page.spec.data.points.length) page.spec.data.points = startingPoints();
   page.spec[section][name] = value;
   if ((section === "a" || section === "b") && cold(page.spec[section])) page.spec[section].tau = 0;
   const live = (section === "a" || section === "b") && page.choices.live.includes(name);
@@ -119,25 +136,29 @@ function change(section, name, value, complaint) {
   return undefined;
 }
 
-/** Drawing begins with the points that are there. */
-function startingPoints() {
-  const { train, bounds } = view.problem ?? { train: { classes: [], places: [] }, bounds: [-1, 1, -1, 1] };
-  const scale = 2.6 / (bounds[1] - bounds[0]);
-  return train.classes.slice(0, 80).map((kind, i) => [
-    Number(((train.places[2 * i] / 4095 - 0.5) * (bounds[1] - bounds[0]) * scale).toFixed(3)),
-    Number(((train.places[2 * i + 1] / 4095 - 0.5) * (bounds[3] - bounds[2]) * scale).toFixed(3)),
-    kind,
-  ]);
-}
-
-/** Points appear at once, before the server has them. */
+/** Points appear at once, before the server has them; every fourth is a test point, as there. */
 function drawPoints() {
   if (!view.problem) return;
   const [left, right, bottom, top] = view.problem.bounds;
-  const classes = page.spec.data.points.map((p) => p[2]);
-  const places = page.spec.data.points.flatMap((p) => [((p[0] - left) / (right - left)) * 4095, ((p[1] - bottom) / (top - bottom)) * 4095]);
-  view.problem = { ...view.problem, train: { classes, places }, test: { classes: [], places: [] } };
+  const sent = (points) => ({
+    classes: points.map((p) => p[2]),
+    places: points.flatMap((p) => [((p[0] - left) / (right - left)) * 4095, ((p[1] - bottom) / (top - bottom)) * 4095]),
+  });
+  const tested = (_, i) => i % TEST_EVERY === TEST_EVERY - 1;
+  const points = page.spec.data.points;
+  view.problem = { ...view.problem, train: sent(points.filter((p, i) => !tested(p, i))), test: sent(points.filter(tested)) };
   view.redraw();
+}
+
+/** An empty picture to draw into; the training begins with points of both classes. */
+async function emptySheet() {
+  await send("pause");
+  showStory(null);
+  const bounds = [-SHEET, SHEET, -SHEET, SHEET];
+  view.begin({ ...view.problem, bounds, spec: copy(page.spec) });
+  drawing.show(true, copy(page.spec.data.points), bounds);
+  drawPoints();
+  announce("Set points of both classes.");
 }
 
 async function flush() {
@@ -154,17 +175,17 @@ async function flush() {
 
 function enough(spec) {
   const classes = new Set(spec.data.points.map((point) => point[2]));
-  if (spec.data.kind !== "drawn" || classes.size === 2) return true;
-  complain("Draw at least one point of each class.");
-  return false;
+  return spec.data.kind !== "drawn" || classes.size === 2;
 }
 
 /** Start the training again; the settings of the page are its start. */
 async function restart(spec, changes = [], play = false, until = 0) {
-  if (!enough(spec)) return;
+  opening.stop(false);
+  if (!enough(spec)) return emptySheet();
   page.repeating = changes.length > 0;
   const done = await showing(spec, () => attempt(() => page.session.command("reset", { spec: copy(spec), changes })));
   if (done && (play || until)) await send("play", until ? { until } : {});
+  return undefined;
 }
 
 /** Show settings before the answer to a command comes, because the user may change one by then; take them back if it fails. */
@@ -208,7 +229,7 @@ function onFrame(frame) {
   history.add(frame);
   document.body.dataset.steps = frame.steps;
   showState(frame);
-  if (page.past === null) view.show(frame);
+  if (page.past === null && !opening.playing) view.show(frame);
   if (frame.state === "paused") remember();
   return undefined;
 }
@@ -230,7 +251,7 @@ function showState(frame) {
   const fps = page.times.length > 2 ? ((page.times.length - 1) * 1000) / (page.times.at(-1) - page.times[0]) : 0;
   find("rate").textContent = playing ? Math.round(frame.rate).toLocaleString("en") : "–";
   find("fps").textContent = playing && fps ? fps.toFixed(0) : "–";
-  find("state").textContent = playing ? "running" : frame.state;
+  if (!opening.playing) find("state").textContent = playing ? "running" : frame.state;
   document.body.dataset.fps = fps.toFixed(1);
   for (const id of ["play", "step", "step-many", "reset"]) find(id).disabled = false;
   const text = playing ? "❚❚ Pause" : "▶ Play";
@@ -254,6 +275,7 @@ function remember() {
 // --- history ---------------------------------------------------------------------------------
 
 function goTo(index) {
+  if (opening.playing) return opening.stop();
   const last = history.frames.length - 1;
   page.past = index >= last ? null : Math.max(0, index);
   find("history").value = page.past ?? last;
@@ -262,6 +284,7 @@ function goTo(index) {
   document.body.dataset.shown = frame?.steps ?? "";
   if (frame) view.show(frame);
   find("history").setAttribute("aria-valuetext", `step ${frame?.steps ?? 0}`);
+  return undefined;
 }
 
 function stopReplay() {
@@ -308,52 +331,25 @@ async function loadPreset(name) {
   page.preset = name;
   showStory(name);
   await restart(complete(page.choices, preset.spec), [], true);
+  if (page.preset === name) await open(name);
+}
+
+/** Play the recorded run of a preset; who wants no motion may start it. */
+async function open(name) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return undefined;
+  return attempt(() => opening.play(name));
 }
 
 function showStory(name) {
   find("story").hidden = !name;
-  if (name) find("story-text").textContent = page.choices.presets[name].story;
-}
-
-async function showCode() {
-  const text = await attempt(() => page.session.code());
-  if (text === null) return;
-  find("code-text").textContent = text;
-  find("code-dialog").showModal();
-}
-
-async function copyText(text, said) {
-  try {
-    await navigator.clipboard.writeText(text);
-    announce(said);
-    return true;
-  } catch {
-    complain(`Copy this by hand: ${text}`);
-    return false;
-  }
-}
-
-async function copyLink() {
-  await send("pause");
-  remember();
-  const hash = toHash(page.choices, page.start, page.changes, page.steps, page.preset);
-  if (await copyText(`${location.origin}/#${hash}`, "The link is copied.")) flash("copy-link", "Copied");
-}
-
-function flash(id, text) {
-  const before = find(id).textContent;
-  find(id).textContent = text;
-  setTimeout(() => { find(id).textContent = before; }, 1500);
-}
-
-async function exportPicture() {
-  const names = ["a", "b"].filter((l) => page.spec[l]).map((l) => `${l.toUpperCase()}: ${find(`name-${l}`).textContent}, h = ${page.spec[l].h}, test accuracy ${find(`test-accuracy-${l}`).textContent}, test loss ${find(`test-loss-${l}`).textContent}`);
-  save("cola-explore.png", await picture(`cola explore, step ${find("steps").textContent}`, names), "image/png");
-}
-
-async function exportRecord() {
-  const record = await attempt(() => page.session.record());
-  if (record) save("cola-explore.json", JSON.stringify(record, null, 1), "application/json");
+  if (!name) return opening.stop();
+  const preset = page.choices.presets[name];
+  find("story-question").textContent = preset.question;
+  find("story-text").textContent = preset.story;
+  find("story-told").textContent = "";
+  opening.label();
+  opening.record(name).then((record) => { find("story-told").textContent = told(record, preset); }, () => {});
+  return undefined;
 }
 
 function setTheme(theme) {
@@ -398,16 +394,21 @@ function wire() {
   on("history", "input", (event) => { stopReplay(); goTo(Number(event.target.value)); });
   on("replay", "click", replay);
   on("live", "click", () => { stopReplay(); goTo(history.frames.length - 1); });
-  on("copy-link", "click", copyLink);
-  on("export-picture", "click", exportPicture);
-  on("export-record", "click", exportRecord);
-  on("export-code", "click", showCode);
-  on("code-copy", "click", async () => { if (await copyText(find("code-text").textContent, "The program is copied.")) flash("code-copy", "Copied"); });
+  on("copy-link", "click", () => share.copyLink());
+  on("export-picture", "click", () => share.picture());
+  on("export-record", "click", () => share.record());
+  on("export-code", "click", () => share.code());
+  on("code-copy", "click", () => share.copyCode());
   on("code-save", "click", () => save("cola_explore.py", find("code-text").textContent, "text/x-python"));
   on("code-close", "click", () => find("code-dialog").close());
   on("help", "click", () => find("help-dialog").showModal());
   on("help-close", "click", () => find("help-dialog").close());
   on("story-close", "click", () => showStory(null));
+  on("opening-button", "click", () => (opening.playing ? opening.stop() : page.preset && attempt(() => opening.play(page.preset))));
+  on("words", "click", () => openWords(null));
+  on("words-close", "click", () => find("words-dialog").close());
+  fillWords(find("words-list"));
+  for (const button of document.querySelectorAll(".info[data-word]")) button.addEventListener("click", () => openWords(button.dataset.word));
   on("theme", "click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
   for (const letter of ["a", "b"]) {
     on(`tab-${letter}`, "click", () => showTab(letter));
@@ -482,6 +483,10 @@ async function boot() {
   showSettings();
   if (page.session && (wanted.changes.length || wanted.steps)) await restart(wanted.spec, wanted.changes, false, wanted.steps);
   document.body.dataset.ready = "yes";
+  if (page.session && page.preset && hash === `#preset=${page.preset}`) {
+    await send("play");
+    await open(page.preset);
+  }
 }
 
 boot().catch((error) => complain(error.message));

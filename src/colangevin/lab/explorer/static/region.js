@@ -41,6 +41,21 @@ function dots(context, points, width, height, size, ring) {
   }
 }
 
+/** Test points that the user has drawn: a ring each. */
+function rings(context, points, width, height, size) {
+  const { zero, one, card } = colours();
+  for (let i = 0; i < points.classes.length; i += 1) {
+    const x = (points.places[2 * i] / PLACES) * width, y = (1 - points.places[2 * i + 1] / PLACES) * height;
+    context.beginPath();
+    context.arc(x, y, size, 0, 2 * Math.PI);
+    context.fillStyle = card;
+    context.fill();
+    context.lineWidth = 2.2;
+    context.strokeStyle = [zero, one][points.classes[i]];
+    context.stroke();
+  }
+}
+
 /** One decision region; `problem` has the points, `cursor` the place of the keyboard's pen. */
 export function drawRegion(canvas, text, problem, showTest, cursor = null) {
   const { context, width, height } = begin(canvas);
@@ -48,10 +63,12 @@ export function drawRegion(canvas, text, problem, showTest, cursor = null) {
   context.imageSmoothingQuality = "high";
   if (text) context.drawImage(paint(text), 0, 0, width, height);
   if (!problem) return;
-  const scale = Math.max(0.75, Math.min(1.25, width / 420));
+  const scale = Math.max(0.5, Math.min(1.25, width / 420));
+  const drawn = problem.spec.data.kind === "drawn";
   if (showTest) {
-    context.globalAlpha = 0.55;
-    dots(context, problem.test, width, height, 1.5 * scale, false);
+    context.globalAlpha = drawn ? 1 : 0.55;
+    if (drawn) rings(context, problem.test, width, height, 4.5 * scale);
+    else dots(context, problem.test, width, height, 1.5 * scale, false);
     context.globalAlpha = 1;
   }
   const crowded = problem.train.classes.length > 400;

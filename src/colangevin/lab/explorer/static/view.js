@@ -1,7 +1,7 @@
 // From a frame to the page: pictures, numbers and the table.
 
 import { colours, forgetColours } from "./canvas.js";
-import { drawCurves, drawGeometry, drawWeights } from "./charts.js";
+import { drawCurves, drawGeometry, drawNetwork, drawWeights } from "./charts.js";
 import { shown } from "./controls.js";
 import { drawRegion, drawSmall } from "./region.js";
 
@@ -76,12 +76,19 @@ export class View {
     for (const letter of LETTERS) {
       if (!find(`run-${letter}`).hidden) drawRegion(find(`region-${letter}`), runs[letter]?.region, problem, test, this.cursor);
     }
+    for (const letter of LETTERS) {
+      if (!find(`run-${letter}`).hidden) drawNetwork(find(`network-${letter}`), runs[letter]?.network);
+    }
+    put("test-words", problem.spec.data.kind === "drawn" ? "rings" : "small");
     if (!frame) return;
     put("steps", frame.steps.toLocaleString("en"));
     for (const [letter, run] of Object.entries(runs)) this.numbers(letter, run, frame.member);
     this.curves(frame.steps, Object.keys(runs));
     drawWeights(find("chart-weights"), runs);
-    drawGeometry(find("chart-geometry"), runs);
+    const held = Object.values(runs).some((run) => Object.values(run.layers).some((layer) => layer.kind !== "none"));
+    find("card-geometry").hidden = !held;
+    if (held) drawGeometry(find("chart-geometry"), runs);
+    this.networkWords(runs);
     this.readings(frame.steps, runs);
     this.describe(frame);
   }
@@ -94,12 +101,20 @@ export class View {
     Object.assign(find(`run-${letter}`).dataset, { testAccuracy: accuracy ?? "", testLoss: test ?? "", trainLoss: train ?? "" });
     find(`multiples-${letter}`).querySelectorAll("button").forEach((button, index) => {
       button.setAttribute("aria-pressed", String(index === member));
-      button.querySelector("span").textContent = `${this.problem.seeds[index]}: ${percent(run.scores[3][index])}`;
+      button.querySelector("span").textContent = `${this.problem.seeds[index]}: ${Math.round(100 * (run.scores[3][index] ?? 0))} %`;
       if (run.small[index]) drawSmall(button.querySelector("canvas"), run.small[index]);
     });
     const gone = run.stopped.map((why, i) => why && `Seed ${this.problem.seeds[i]} has stopped: ${why}.`).filter(Boolean);
+    if (run.alone && run.stopped.length > 1) gone.push(`Its seeds are trained one by one, which is slower: ${run.alone}.`);
     find(`stopped-${letter}`).hidden = !gone.length;
     put(`stopped-${letter}`, gone.join(" "));
+  }
+
+  networkWords(runs) {
+    const layers = Object.values(runs)[0].network;
+    const fewer = layers.some((layer) => layer.rows < layer.of[0]) ? `${layers[0].rows} of ${layers[0].of[0]} nodes drawn; ` : "";
+    const bounded = Object.values(runs).some((run) => Object.values(run.layers).some((layer) => layer.kind === "circle"));
+    put("network-words", `Network: ${fewer}${bounded ? "lines are full at the bound, red beyond it" : "lines are full at the largest weight"}`);
   }
 
   curves(until, letters) {
@@ -135,8 +150,12 @@ export class View {
         rows.push([letter.toUpperCase(), group.name, number(this.history.mean(letter, index, "kinetic", until)), shown(group.target), number(group.friction), group.violation > 0 ? group.violation.toExponential(1) : "0"]);
       });
     }
-    drawCurves(find("chart-temperature"), heat, { log: true, empty: "No momenta: these methods are overdamped, or SGD. Try Langevin, LOL or AdLaLa." });
-    drawCurves(find("chart-violation"), broken, { log: true, empty: "No constraint and no friction variable. Give the weights a constraint, or try AdLaLa." });
+    // Cards without anything to show are not there.
+    find("card-temperature").hidden = !heat.length;
+    find("card-violation").hidden = !broken.length;
+    find("card-groups").hidden = !rows.length;
+    if (heat.length) drawCurves(find("chart-temperature"), heat, { log: true });
+    if (broken.length) drawCurves(find("chart-violation"), broken, { log: true });
     this.table(rows);
   }
 
@@ -148,8 +167,6 @@ export class View {
 
   table(rows) {
     const body = find("groups").tBodies[0];
-    find("groups").hidden = !rows.length;
-    put("groups-note", rows.length ? "The kinetic temperature is the mean of the last 30 frames; at equilibrium it is τ. The violation is relative to the constraint." : "SGD and multirate SGD have no groups with a temperature or a constraint.");
     while (body.rows.length > rows.length) body.deleteRow(-1);
     rows.forEach((row, i) => {
       const line = body.rows[i] ?? body.insertRow();

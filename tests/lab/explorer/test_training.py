@@ -291,6 +291,18 @@ def test_a_change_at_the_start_is_the_start() -> None:
     assert float(readings.weights_of(training.runs["a"][0])["input"].abs().max()) <= 0.1
 
 
+def test_the_mean_of_all_members_is_shown() -> None:
+    training = trained(30, a={"method": "langevin", "h": 0.1, "tau": 0.1})
+    grid = readings.grid_of([-1, 1, -1, 1], readings.GRID)
+    expected = training.runs["a"].outputs(grid).sigmoid().mean(dim=0)
+    frame = readings.frame(training, [-1, 1, -1, 1], readings.MEAN, "input")["a"]
+    found = torch.tensor(list(base64.b64decode(frame["region"]))) / 255
+    torch.testing.assert_close(found, expected, atol=0.003, rtol=0)
+    one = readings.frame(training, [-1, 1, -1, 1], 0, "input")["a"]
+    assert one["region"] != frame["region"]
+    assert one["geometry"] == frame["geometry"]
+
+
 def test_the_grid_is_that_of_the_picture() -> None:
     grid = readings.grid_of([-1.0, 1.0, -2.0, 2.0], 4)
     assert grid[0].tolist() == [-0.75, 1.5]

@@ -43,18 +43,19 @@ def record(name: str) -> dict[str, Any]:
     preset = PRESETS[name]
     training = Training(parse(preset.spec))
     bounds, layer = readings.bounds_of(training.points), readings.first_layer(training)
+    shown = readings.MEAN if preset.mean else 0
     frames = []
     for index in range(FRAMES):
         while training.steps < round(preset.steps * (index / (FRAMES - 1)) ** 1.5):
             training.step()
-        runs = readings.frame(training, bounds, 0, layer, SIDE)
+        runs = readings.frame(training, bounds, shown, layer, SIDE)
         frames.append(
             {
                 "state": "recorded",
                 "message": "",
                 "steps": training.steps,
                 "rate": 0.0,
-                "member": 0,
+                "member": shown,
                 "layer": layer,
                 "changes": [],
                 "runs": {letter: _coarse(run) for letter, run in runs.items()},

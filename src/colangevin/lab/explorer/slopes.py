@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from colangevin.ensemble.gradients import Found
 
-PIECE = 400_000
+PIECE = 120_000
 """Numbers of a layer that are computed at once: they stay in the cache."""
 
 

@@ -88,7 +88,8 @@ READINGS = (
         "images between digits, section 6.2",
         "the digits that CNNs were surest of, one generator, CNNs as the reference",
         "easy images; images, reference and judged networks hang together; one set decides nothing",
-        "digits at random among recognised ones, several generators, a reference of another kind.",
+        "written, and run in trials only: digits at random among recognised ones, several "
+        "generators, a reference of another kind. In the earlier record:",
         "boundary-digits",
         ("two networks disagree", "type A: falls", "type C: rises"),
     ),

@@ -17,6 +17,7 @@ from colangevin.lab.explorer.session import SCORES
 from colangevin.lab.explorer.slopes import Slopes
 from colangevin.lab.explorer.spec import METHODS, NETWORK, RUN, parse
 
+pytestmark = pytest.mark.filterwarnings("ignore::colangevin.errors.ProjectionWarning")
 SMALL: dict[str, Any] = {
     "network": {"depth": 2, "width": 10},
     "data": {"train": 40, "test": 20},

@@ -183,7 +183,8 @@ def table() -> str:
         f"{numbers / 1e6:.1f} million weights in {len(weights())} matrices of a 6-layer "
         f"transformer of width {WIDTH}, float32, one thread, another lr in every step, "
         f"best of {ROUNDS} rounds, of {SLOW} for slow steps (`python "
-        f"benchmarks/directions.py`). Before the run {os.getloadavg()[0]:.1f} other programs wanted the {os.cpu_count()} processors:",
+        f"benchmarks/directions.py`). Before the run {os.getloadavg()[0]:.1f} other programs "
+        f"wanted the {os.cpu_count()} processors:",
         "",
         "| Optimizer | ms per step | of fused AdamW | of Muon | bytes of state per weight |",
         "| --- | ---: | ---: | ---: | ---: |",

@@ -41,6 +41,7 @@ TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 MASSES = torch.tensor([[0.5], [1.0], [9.0]], dtype=torch.float64)
 LOWER = torch.tensor([[-0.4], [-math.inf], [-1.0]], dtype=torch.float64)
 UPPER = torch.tensor([0.6, math.inf, 0.9, 0.5], dtype=torch.float64)
+ROW_RADII = torch.tensor([0.8, 1.3], dtype=torch.float64)
 RADII = torch.tensor([[0.05], [0.5], [3.0]], dtype=torch.float64)
 
 
@@ -92,11 +93,11 @@ def norms(w: Tensor, dim: int) -> Tensor:
     return w.transpose(0, dim).reshape(w.shape[dim], -1).square().sum(dim=1).sqrt()
 
 
-def beyond_norm(radius: float, dim: int = 0) -> Callable[[Tensor], Tensor]:
+def beyond_norm(radius: float | Tensor, dim: int = 0) -> Callable[[Tensor], Tensor]:
     return lambda w: (norms(w, dim) / radius - 1.0).clamp_min(0.0).max()
 
 
-def off_norm(radius: float, dim: int = 0) -> Callable[[Tensor], Tensor]:
+def off_norm(radius: float | Tensor, dim: int = 0) -> Callable[[Tensor], Tensor]:
     return lambda w: (norms(w, dim) / radius - 1.0).abs().max()
 
 
@@ -326,6 +327,16 @@ CASES = [
     Case("simplex_vector", Simplex, ((4,),), off_simplex(0), share=LAYOUT, around=(0.3, 0.05)),
     Case("sphere", lambda: Sphere(0.8), ((2, 3),), beyond_norm(0.8)),
     Case("sphere_equality", lambda: Sphere(1.3, equality=True), ((2, 3),), off_norm(1.3)),
+    Case(
+        "sphere_radii", lambda: Sphere(ROW_RADII), ((2, 3),), beyond_norm(ROW_RADII), share=LAYOUT
+    ),
+    Case(
+        "sphere_equality_radii",
+        lambda: Sphere(ROW_RADII, equality=True),
+        ((2, 3),),
+        off_norm(ROW_RADII),
+        share=LAYOUT,
+    ),
     Case(
         "sphere_inner", lambda: Sphere(0.8, dim=1), ((2, 3, 2),), beyond_norm(0.8, 1), share=LAYOUT
     ),

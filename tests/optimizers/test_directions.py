@@ -120,6 +120,14 @@ class TestEqualToTheKnownOnes:
             {"direction": "sign", "decoupled_weight_decay": 0.2},
         )
 
+    def test_the_twin_of_lion_is_the_package(self) -> None:
+        package = pytest.importorskip("lion_pytorch")
+        expected, found = weights(), weights()
+        follow(package.Lion(expected, lr=0.01, betas=(0.9, 0.99), weight_decay=0.2), expected)
+        follow(literal.Lion(found, 0.01, (0.9, 0.99), 0.2), found)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one.detach(), other.detach(), rtol=0, atol=1e-5)
+
     def test_rows_of_unit_norm_along_adam_are_normalised_after_each_step(self) -> None:
         constraint = cl.Sphere(1.0, equality=True)
         assert_equal_paths(

@@ -120,6 +120,26 @@ def test_two_modes_that_no_chain_leaves_are_warned_about() -> None:
         cl.sample(spread(1, 8.0), wells, chains=16, warmup=200, draws=300)
 
 
+def needle(own: dict[str, Tensor]) -> Tensor:
+    """A standard normal and, with the same mass, a needle of width 0.05 far out."""
+    gaps = (own["q"] - 4.0) / 0.05
+    return -torch.logaddexp(
+        -own["q"].square().sum() / 2, -gaps.square().sum() / 2 - 5 * math.log(0.05)
+    )
+
+
+def test_a_mode_that_no_chain_meets_is_beyond_diagnostics() -> None:
+    """docs/sampling.md says so: starts near it are the only help."""
+    settings = {"chains": 16, "warmup": 200, "draws": 400}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", cl.SamplingWarning)
+        trace = cl.sample(spread(5, 3.0), needle, **settings)
+    assert float((trace["q"][..., 0] > 3.5).double().mean()) < 0.01
+    with pytest.warns(cl.SamplingWarning, match="R-hat"):
+        near = [Point(torch.full((5,), 4.0 * (i % 2), dtype=torch.float64)) for i in range(16)]
+        cl.sample(near[0], needle, starts=near, **settings)
+
+
 def test_a_hierarchical_model_with_its_scale_as_a_weight() -> None:
     """The same eight groups by numbers that the scale multiplies: exact by quadrature."""
 

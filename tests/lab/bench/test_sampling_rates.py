@@ -175,8 +175,8 @@ def test_peers_that_are_not_there_say_so(monkeypatch) -> None:
         rates.Sampler("OLLA-H", constrained_samplers.olla("OLLA-H", 0.01)),
         rates.Sampler("geoopt", constrained_samplers.geoopt(0.1, 2)),
         rates.Sampler("posteriors", free_samplers.posteriors(0.1)),
-        rates.Sampler("blackjax NUTS", free_samplers.blackjax),
-        rates.Sampler("NumPyro NUTS", free_samplers.numpyro),
+        rates.Sampler("NUTS of blackjax", free_samplers.blackjax),
+        rates.Sampler("NUTS of NumPyro", free_samplers.numpyro),
     ):
         work = rates.SamplingWork(known_laws.circle, [entry], SMALL)
         (row,) = rates.measure(work, 0, lambda what: None)

@@ -23,20 +23,19 @@ def whole(smoke):
 
 def test_every_method_has_a_whole_record(whole):
     records, _ = whole
-    assert list(records) == list(cifar.METHODS)
+    assert list(records) == [f"few-{name}" for name in cifar.METHODS]
     for record in records.values():
         assert record.complete
         assert record.history["epoch"] == [1, 2, 3]
         assert all(len(entry) == 2 for entry in record.history["test_loss"])
         assert record.final["diverged"] == []
-    assert all(0 < value < 1e-5 for value in records["o-cola-ud"].values("violation"))
-    assert records["sgd-m"].history != records["sgd-m-wd"].history
-    assert (
-        records["sgd-m"].history["test_loss"][0][0] != records["sgd-m"].history["test_loss"][0][1]
-    )
+    assert all(0 < value < 1e-5 for value in records["few-o-cola-ud"].values("violation"))
+    plain = records["few-sgd-m"].history
+    assert plain != records["few-sgd-m-wd"].history
+    assert plain["test_loss"][0][0] != plain["test_loss"][0][1]
 
 
-@pytest.mark.parametrize("job", ["o-cola-ud", "sgd"])
+@pytest.mark.parametrize("job", ["few-o-cola-ud", "few-sgd"])
 def test_stopped_within_an_epoch_and_resumed_equals_uninterrupted(
     tmp_path, whole, job, monkeypatch
 ):
@@ -55,15 +54,35 @@ def test_stopped_within_an_epoch_and_resumed_equals_uninterrupted(
     assert (found.history, found.final) == (records[job].history, records[job].final)
 
 
-def test_steps_fall_by_ten_after_each_third():
-    settings = {**cifar.SCALES["smoke"], **cifar.METHODS["o-cola-ud"], "epochs": 6}
+def steps_of(settings):
+    """The step of every epoch."""
     _, optimizer, scheduler = cifar.begin(settings)
     seen = []
-    for _ in range(6):
+    for _ in range(settings["epochs"]):
         seen.append(optimizer.param_groups[1]["lr"])
         optimizer.step()
         scheduler.step()
-    assert seen == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
+    return seen
+
+
+def test_images_are_only_moved_where_a_job_says_so(monkeypatch):
+    moved = []
+    monkeypatch.setattr(cifar.augment, "random_crop", lambda images: moved.append(1) or images)
+    job = cifar.jobs(cifar.EXPERIMENT.settings("smoke", None, 0))[0]
+    assert (job.settings["augmented"], job.settings["warm_up"]) == (False, True)
+    images = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
+    data = cifar.ImageData(images, torch.tensor([0, 1]), images, torch.tensor([0, 1]))
+    model = cifar.begin(job.settings).model
+    for augmented in (False, True):
+        cifar.batch_loss(model, data, torch.arange(2), augmented)
+    assert moved == [1]
+
+
+def test_steps_fall_by_ten_after_each_third():
+    settings = {**cifar.MANY, **cifar.TINY, **cifar.METHODS["o-cola-ud"], "epochs": 6}
+    assert steps_of(settings) == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
+    warm = steps_of({**settings, "warm_up": True, "epochs": 9})
+    assert warm[:4] == pytest.approx([0.1 / 3, 0.2 / 3, 0.1, 0.01])
     assert cifar.begin({**settings, "momentum": 0.0}).scheduler is None
 
 
@@ -81,36 +100,38 @@ def test_weights_are_orthogonal_but_for_the_first():
 def test_figures_table_and_claims_from_records(whole):
     records, _ = whole
     drawn = cifar.figures(records)
-    assert list(drawn) == ["momentum", "overdamped"]
+    assert list(drawn) == ["few", "few-overdamped"]
     for figure, count in zip(drawn.values(), (3, 2), strict=True):
         assert len(figure.axes) == 3
         for axis in figure.axes:
             assert len(axis.get_legend().get_texts()) == count
     assert len(cifar.table(records).rows) == 5
     assert len(cifar.claims(records)) == 4
-    part = Records([records["sgd"]])
-    assert list(cifar.figures(part)) == ["overdamped"]
+    part = Records([records["few-sgd"]])
+    assert list(cifar.figures(part)) == ["few-overdamped"]
     assert len(cifar.table(part).rows) == 1
     assert cifar.claims(part) == []
 
 
-def test_longer_trainings_are_added_to_the_full_scale(whole):
+def test_many_images_are_added_to_the_full_scale_and_not_judged(whole):
     settings = cifar.EXPERIMENT.settings("long", None, 0)
     full = cifar.jobs(cifar.EXPERIMENT.settings("full", None, 0))
     planned = cifar.jobs(settings)
     assert planned[: len(full)] == full
-    longer = planned[len(full) :]
-    assert [(job.settings["epochs"], job.settings["runs"]) for job in longer] == [(40, 3)] * 3
+    many = planned[len(full) :]
+    assert [job.settings["epochs"] for job in many] == [12] * 5 + [40] * 3
+    assert {job.settings["train_images"] for job in many} == {20_000}
+    assert not any("warm_up" in job.settings for job in many)
+    few = {name.removeprefix("few-"): record for name, record in whole[0].items()}
     made = [
-        replace(whole[0][job.name.removeprefix("long-")], job=job.name, settings=job.settings)
-        for job in longer
+        replace(few[job.name.removeprefix("long-")], job=job.name, settings=job.settings)
+        for job in many
     ]
     records = Records([*whole[0].values(), *made])
-    assert list(cifar.figures(records)) == ["momentum", "momentum-long", "overdamped"]
-    found = [claim for claim in cifar.claims(records) if "40 epochs" in claim.why]
-    assert len(found) == 2
-    assert all(str(claim.order).startswith("undecided (n = 2") for claim in found)
-    assert cifar.EXPERIMENT.reduction("long")
+    drawn = ["few", "few-overdamped", "momentum", "momentum-long", "overdamped"]
+    assert list(cifar.figures(records)) == drawn
+    assert len(cifar.claims(records)) == 4
+    assert "1,000 of 50,000 images" in cifar.EXPERIMENT.reduction("long")
 
 
 # --- the paper's scale ----------------------------------------------------------------------
@@ -141,7 +162,7 @@ def test_the_papers_network_and_steps():
     seen = []
     for epoch in range(150):
         group = optimizer.param_groups[1]
-        if epoch % 50 == 0:
+        if epoch % 50 == 2:  # after the warm-up
             seen.append((group["lr"], group["friction"], group["momentum"]))
         optimizer.step()
         scheduler.step()
@@ -194,10 +215,10 @@ def test_verdicts():
         ([0.1] * 5, [0.11] * 5, "not comparable"),
     ):
         found = cifar.claims(faked(cifar.PAPER, sgd_m=other, o_cola_ud=own))
-        assert found[0].order.verdict == verdict
-        assert ("ends at a training loss of" in found[0].why) == (verdict in ("no", "undecided"))
-    reduced = cifar.EXPERIMENT.reduction("long")
-    assert "20,000 of 50,000 images" in reduced and not cifar.EXPERIMENT.reduction("paper")
+        accuracy = next(claim for claim in found if "accuracy" in claim.text)
+        assert accuracy.order.verdict == verdict
+        assert ("ends at a training loss of" in accuracy.why) == (verdict in ("no", "undecided"))
+    assert not cifar.EXPERIMENT.reduction("paper")
 
 
 def test_divergence_does_not_end_the_job(tmp_path, whole):

@@ -49,7 +49,7 @@ def test_jobs_without_a_record_are_missing():
     ("name", "scale"),
     [
         ("residual-paths", "reduced (16 to 128 channels, 10,000 of 50,000 images"),
-        ("spiral-curvature", "paper, 100 runs, 10,000 epochs"),
+        ("spiral-temperature", "paper, 100 runs, 10,000 epochs"),
     ],
 )
 def test_the_scale_has_the_runs_of_all_jobs(name, scale):

@@ -132,12 +132,8 @@ def test_the_whole_treebank_has_the_authors_scheme_beside():
     found = transformer_findings.of_text(records, "treebank")
     assert list(found) == [*transformer.LONG, *transformer.BESIDE]
     table = transformer_findings.table(records)
-    assert table.columns[3:5] == ["loss after 1 epoch", "loss after 3 epochs"]
-    assert [row[3:5] for row in table.rows[3:]] == [
-        ["10.00", "9.33"],
-        ["11.00", "10.33"],
-        ["12.00", "–"],
-    ]
+    assert table.columns[3:5] == ["loss after 1 epoch", "minimum validation loss"]
+    assert [row[2:4] for row in table.rows[3:]] == [["20", "10.00"], ["1", "11.00"], ["1", "12.00"]]
     made = measured(records)
     assert [claim.source for claim in made if "c-CoLA-ud" in claim.text] == ["4.81"] * 3
     assert sum(claim.order is not None for claim in made) == 2

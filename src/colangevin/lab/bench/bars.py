@@ -184,12 +184,13 @@ def _seeds(record: Record) -> list[Bar]:
 
 
 def _sampling(record: Record) -> list[Bar]:
-    """Effective samples per second over those of mici and OLLA, among rows without bias."""
+    """Effective samples per second over those of others, among rows without bias."""
     laws: dict[str, list[Row]] = {}
     for row in record.of_work(sampling_rates.LETTER):
         laws.setdefault(row.series, []).append(row)
     found = []
-    for name, limit in ((sampling_rates.MICI, 30.0), (sampling_rates.OLLA, 3.0)):
+    peers = (sampling_rates.MICI, 30.0), (sampling_rates.OLLA, 3.0), (sampling_rates.NUTS, 2.0)
+    for name, limit in peers:
         for law, rows in laws.items():
             theirs = [row for row in rows if sampling_rates.whose(row, name)]
             if theirs:

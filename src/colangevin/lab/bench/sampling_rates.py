@@ -28,6 +28,7 @@ TUNED = "cl.sample"
 TESTED = "cl.sample, adjust=True"
 MICI = "mici"
 OLLA = "OLLA"
+NUTS = "NUTS"
 UNBIASED = 0.05
 """Bias up to which rows are compared, in standard deviations, or else within two errors of it."""
 
@@ -100,7 +101,10 @@ def work_s(sizes: Sizes) -> list[SamplingWork]:
     mici = Sampler(MICI, constrained.mici)
     rhmc = Sampler("geoopt RHMC, step 0.02, 10 leaps", constrained.geoopt(0.02, 10))
     flat = olla_rows((OWN_STEP, 0.005, 0.04))
-    nuts = [Sampler("blackjax NUTS", free.blackjax), Sampler("NumPyro NUTS", free.numpyro)]
+    nuts = [
+        Sampler(f"{NUTS} of blackjax", free.blackjax),
+        Sampler(f"{NUTS} of NumPyro", free.numpyro),
+    ]
     sghmc = Sampler("posteriors SGHMC, lr 0.1", free.posteriors(0.1))
     made: list[tuple[Callable[[], Law], Sequence[Sampler]]] = [
         (laws.von_mises_fisher, [*LIBRARY, mici, *flat, rhmc]),
@@ -167,7 +171,7 @@ def _fill(row: Row, entry: Sampler, law: Law, amount: Amount) -> None:
 def _prepare(entry: Sampler, law: Law, amount: Amount) -> None:
     """A call beforehand: the same for what is compiled for its sizes, else a short one."""
     short = replace(amount, chains=4, warmup=40, draws=4, few=1, few_draws=4)
-    entry.draw(law, amount if entry.label.endswith("NUTS") else short)
+    entry.draw(law, amount if entry.label.startswith(NUTS) else short)
 
 
 def read(row: Row, law: Law, draws: Tensor) -> None:

@@ -14,8 +14,8 @@ from torch.optim.optimizer import Optimizer
 import colangevin as cl
 from colangevin.errors import ColangevinError
 from colangevin.lab.explorer.slopes import Slopes
-from colangevin.optimizers.step.bucket import STEP
 from colangevin.optimizers.step.friction import FRICTION
+from colangevin.optimizers.step.layout import STEP
 
 Maker: TypeAlias = "Callable[[Any, int], Optimizer]"
 """From a network and a seed to an optimizer."""

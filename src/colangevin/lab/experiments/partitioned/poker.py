@@ -330,7 +330,8 @@ EXPERIMENT = kit.Experiment(
     "20,000 test hands, 200 epochs; a fifth of the positions as test set, 100 epochs. The verdicts "
     "are on raw attributes with the first layer alone as AdLaLa's adaptive part, which was chosen "
     "before these runs. Rows with standardised attributes are the earlier reading: there both "
-    "hidden layers of the endgame's network are adaptive, and the endgame has 3 runs. "
+    "hidden layers of the endgame's network are adaptive, and the endgame has 3 runs. There Adam "
+    "has the highest mean on both data sets, higher than that of any method on raw attributes. "
     f"{LATE}",
     times={"smoke": "10 s", "laptop": "5 min", "full": "25 min"},
 )

@@ -90,6 +90,7 @@ TABLE: list[kit.Column | kit.Quantity] = [
 ]
 RIVALS = kit.Of(("adamw", "lion"), strongest=True)
 CLAIMS: list[Callable[[kit.Records], list[kit.Claim]]] = [
+    fewer("adam-bounded", "usual"),
     fewer("adam-bounded", "adamw"),
     fewer("adam-bounded", "adam-start"),
     fewer("sign-bounded", "lion"),

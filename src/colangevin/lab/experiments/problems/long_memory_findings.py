@@ -17,7 +17,7 @@ OURS = "orthogonal-adam"
 RECALLED = kit.Quantity("recalled", "symbols recalled, %", 1, 100.0, 1, chance=20.0)
 LOSS = kit.Quantity("loss", "loss", -1, digits=4)
 SECONDS = kit.Quantity("seconds", "processor time of a training, s", -1, digits=1)
-SHORT, LONG = 30, 100
+SHORT, LONG = 30, (100, 200)
 """Waits: with all learning rates, and with the best of each method."""
 WORKS = 0.9
 """Share of symbols from which on an lr works."""
@@ -115,10 +115,10 @@ EACH = {"rival": ("lstm", "free", "torch-orthogonal", "orthogonal-gradient")}
 CLAIMS: list[Callable[[kit.Records], list[kit.Claim]]] = [
     kit.Ahead(
         RECALLED,
-        f"{OURS}-{LONG}",
-        over=(f"{{rival}}-{LONG}",),
-        text=f"symbols recalled after a wait of {LONG}, %",
-        each=EACH,
+        f"{OURS}-{{wait}}",
+        over=("{rival}-{wait}",),
+        text="symbols recalled after a wait of {wait}, %",
+        each={"wait": LONG, **EACH},
     ),
     kit.Ahead(
         WORKING,

@@ -78,8 +78,9 @@ READINGS = (
         "curvature, tables 4.1 and 4.5",
         "fifteen verdicts on means; C-SGD had two, from records before and after the slack's floor",
         "single points and the extent of the grid make the means",
-        "medians and quartiles first, three extents, all numbers in one claim; circles are "
-        "measured anew.",
+        "medians and quartiles first, three extents, all numbers in one claim; C-SGD with the "
+        "slack's floor is the row τ = 0 of [spiral-temperature](spiral-temperature.md), and its "
+        "numbers are in no other verdict.",
         "spiral-curvature",
         ("mean curvature of all points",),
     ),
@@ -87,7 +88,8 @@ READINGS = (
         "images between digits, section 6.2",
         "the digits that CNNs were surest of, one generator, CNNs as the reference",
         "easy images; images, reference and judged networks hang together; one set decides nothing",
-        "digits at random among recognised ones, several generators, a reference of another kind.",
+        "written, and run in trials only: digits at random among recognised ones, several "
+        "generators, a reference of another kind. In the earlier record:",
         "boundary-digits",
         ("two networks disagree", "type A: falls", "type C: rises"),
     ),
@@ -146,7 +148,7 @@ READINGS = (
         "spheres with noise, future work of the thesis",
         "sampled in tests only",
         "named in the thesis, without a result",
-        "bounds on norms, three radii, with and without noise; in the table of the page.",
+        "bounds on norms, two pairs of radii, with and without noise; in the table of the page.",
         "spiral-classifiers",
     ),
     Reading(

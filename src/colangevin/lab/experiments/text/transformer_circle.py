@@ -250,8 +250,9 @@ EXPERIMENT = kit.Experiment(
         momentum, weight decay and radii (embedding 0.5, linear 0.1, norm and self-attention 1;
         biases are free). The paper's batch sizes 1,024 and 128 are read as tokens, in sequences of
         32: as sequences, 200 epochs of Penn Treebank are only 5,200 steps of h = 0.1. The scheme of
-        the authors' code is AOAB with the gradient from before the move; the rows have OBA. `--scale
-        beside` adds that scheme, and batches of sequences, for one epoch each; it has not been run.
+        the authors' code is AOAB with the gradient from before the move; the rows have OBA.
+        `--scale beside` adds that scheme, and batches of sequences, for one epoch each; it has not
+        been run.
         The weights of norm layers start at 1, on the circle of radius
         1, where the kick vanishes: with circles they hardly move. `--scale night` has 200 epochs,
         14 hours of a core for each method; it can be stopped and resumed, and has not been run.

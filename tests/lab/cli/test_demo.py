@@ -235,7 +235,7 @@ def test_ctrl_c_ends_with_what_is_done(tmp_path):
     process = begin(*arguments)
     try:
         # From the first line on, Ctrl-C is handled, also while the other processes still start.
-        assert process.stdout.readline().startswith(b"1. Overfitting")
+        assert process.stdout.readline().startswith(b"1. Depth")
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=600)
     finally:
@@ -270,7 +270,7 @@ def check_stopped_text(text: str) -> None:
 def test_a_second_ctrl_c_ends_at_once(tmp_path, jobs):
     process = begin("demo", "--jobs", jobs, "--epochs", "100000", "--out", str(tmp_path))
     try:
-        assert process.stdout.readline().startswith(b"1. Overfitting")
+        assert process.stdout.readline().startswith(b"1. Depth")
         os.killpg(process.pid, signal.SIGINT)
         # The rest of an epoch and a picture are still to come.
         while b"Stopping after this epoch" not in (line := process.stdout.readline()):

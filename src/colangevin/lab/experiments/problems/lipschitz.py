@@ -30,7 +30,7 @@ LAPTOP: dict[str, Any] = {
     "runs": 5,
     "train_images": 15_000,
     "valid_images": 500,
-    "test_images": 1_000,
+    "test_images": 500,
     "hidden": [128, 128],
     "epochs": 4,
     "batch_size": 128,
@@ -204,7 +204,7 @@ NOTE = (
     "radii are Euclidean, of 28 by 28 pixels. Each method has four trials with one seed. The one "
     "with the most right answers on 500 other training images, attacked within 0.5, has five new "
     "seeds. Attacks have 40 steps along the margin, from a random point of the ball, with the "
-    "worst point of the path; they are on the first 1,000 test images. An image is certified "
+    "worst point of the path; they are on the first 500 test images. An image is certified "
     "within its margin over √2 times the product of the layers' largest singular values, in "
     "double precision (the pooling has 1). Bounded networks have outputs that are multiplied by "
     "their sharpness in the training loss. Adversarial training has 3 steps of the same attack in "

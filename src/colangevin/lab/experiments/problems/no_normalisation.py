@@ -63,6 +63,7 @@ def network(settings: kit.Settings) -> nn.Sequential:
     """A perceptron; "N.weight" of its hidden matrices have the numbers of ``hidden``.
 
     Example:
+        >>> import torch
         >>> model = network({"depth": 3, "width": 8, "weights": "start"})
         >>> gram = model[2].weight @ model[2].weight.mT
         >>> bool((gram - 2 * torch.eye(8)).abs().max() < 1e-5)

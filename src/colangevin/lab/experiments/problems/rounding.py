@@ -26,7 +26,7 @@ def rounded(weight: Tensor, bits: int, *, by_row: bool, least_error: bool) -> Te
         >>> rounded(weight, 2, by_row=False, least_error=False)[0]
         tensor([0., -0., 0., 1.])
         >>> rounded(weight, 2, by_row=True, least_error=True)[1]
-        tensor([ 0.2000, -0.2000,  0.2000,  0.0000])
+        tensor([ 0.1680, -0.1680,  0.1680,  0.0000])
     """
     rows = weight.flatten(1) if by_row else weight.reshape(1, -1)
     levels = 2 ** (bits - 1) - 1

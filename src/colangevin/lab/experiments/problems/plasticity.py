@@ -16,7 +16,7 @@ from colangevin.ensemble import Ensemble
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import plasticity_findings as findings
 from colangevin.lab.experiments.problems.images import Part, read_images
-from colangevin.lab.experiments.problems.search import (
+from colangevin.lab.experiments.problems.searching import (
     COURSE,
     Going,
     Options,
@@ -310,17 +310,15 @@ EXPERIMENT = kit.Experiment(
     title="many tasks one after another: does a network still learn?",
     phrase="keeping to learn",
     source="weight clipping (2407.01704), not the paper",
-    claimed=(
-        "bounded weights keep learning where Adam loses accuracy: last tasks 0.8275 free and "
-        "0.9081 clipped, first tasks 0.9081 and 0.9003"
-    ),
+    claimed="""bounded weights keep learning where Adam loses accuracy: last tasks 0.8275 free
+        and 0.9081 clipped, first tasks 0.9081 and 0.9003""",
     ours="network, size of images and tasks, batches, all rivals but the free network",
-    settings_stated=(
-        ("network", "784-300-150-10", "196, {hidden}, 10"),
-        ("tasks, images of each", "300, 50,000", "{tasks}, {images}"),
-        ("batch", "1", "{batch_size}"),
-        ("runs", "30", "{runs}"),
-    ),
+    settings_stated="""
+        network | 784-300-150-10 | 196, {hidden}, 10
+        tasks, images of each | 300, 50,000 | {tasks}, {images}
+        batch | 1 | {batch_size}
+        runs | 30 | {runs}
+    """,
     reduced={"laptop": "60 of 300 tasks, 5,000 of 50,000 images, 14 by 14 pixels, 64 nodes"},
     scales=SCALES,
     jobs=jobs,

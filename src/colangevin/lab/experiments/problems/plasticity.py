@@ -224,18 +224,23 @@ def afterwards(settings: kit.Settings, options: Sequence[Options], members: Ense
     def column(name: str) -> Tensor:
         return torch.tensor([own[name] for own in options]).view(-1, 1, 1)
 
-    if kind == "clip":
-        walls = {n: column("factor") / math.sqrt(p.shape[-1]) for n, p in weights.items()}
-        return lambda: [p.clamp_(-walls[n], walls[n]) for n, p in weights.items()] and None
-    if kind == "initial":
-        first = {n: p.detach().clone() for n, p in weights.items()}
-        share = column("lr") * column("decay")
-        share = share * (10.0 if settings["direction"] == "gradient" else 1.0)
-        return lambda: [p.lerp_(first[n], share) for n, p in weights.items()] and None
-    if kind == "shrink":
-        noise = column("noise")
-        return lambda: [p.add_(noise * torch.randn_like(p)) for p in weights.values()] and None
-    return lambda: None
+    def clip() -> None:
+        for weight in weights.values():
+            wall = column("factor") / math.sqrt(weight.shape[-1])
+            weight.clamp_(-wall, wall)
+
+    def go_back() -> None:
+        unit = 10.0 if settings["direction"] == "gradient" else 1.0
+        for name, weight in weights.items():
+            weight.lerp_(first[name], column("lr") * column("decay") * unit)
+
+    def shake() -> None:
+        for weight in weights.values():
+            weight.add_(column("noise") * torch.randn_like(weight))
+
+    first = {name: weight.detach().clone() for name, weight in weights.items()}
+    after = {"clip": clip, "initial": go_back, "shrink": shake}
+    return after.get(kind, lambda: None)
 
 
 def right(outputs: Tensor, labels: Tensor) -> Tensor:

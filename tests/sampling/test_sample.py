@@ -207,6 +207,25 @@ def test_arviz_gets_the_draws(package: str, monkeypatch: pytest.MonkeyPatch) -> 
     found = trace.to_arviz()["posterior"]["q"]
     assert found.dims[:2] == ("chain", "draw")
     torch.testing.assert_close(torch.as_tensor(found.values), trace["q"])
+    back = cl.Trace.from_arviz(trace.to_arviz(), point(0.0, 1.0))
+    assert back.parameters == ["q"] and torch.equal(back["q"], trace["q"])
+    assert torch.equal(back["loss"], trace["loss"])
+    assert [r.rhat for r in back.summary(only=["q"]).rows[:2]] == [
+        r.rhat for r in trace.summary(only=["q"]).rows[:2]
+    ]
+    with pytest.raises(ValueError, match="lacks 'weight'"):
+        cl.Trace.from_arviz(trace.to_arviz(), linear())
+    with pytest.raises(TypeError, match="group 'posterior'"):
+        cl.Trace.from_arviz({"q": trace["q"]})
+
+
+@quiet
+def test_draws_of_another_program_predict() -> None:
+    pytest.importorskip("arviz_base")
+    inputs, targets = line()
+    trace = cl.sample(linear, line_loss, (inputs, targets), **QUICK)
+    found = cl.Trace.from_arviz(trace.to_arviz(), linear()).predict(inputs[:4])
+    assert torch.equal(found.samples, trace.predict(inputs[:4]).samples)
 
 
 @quiet

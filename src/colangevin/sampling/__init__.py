@@ -8,10 +8,8 @@ from colangevin.sampling.convergence import nested_rhat as nested_rhat
 from colangevin.sampling.convergence import rhat as rhat
 from colangevin.sampling.degeneracy import LearningCoefficient as LearningCoefficient
 from colangevin.sampling.degeneracy import learning_coefficient as learning_coefficient
-from colangevin.sampling.pictures import plot_autocorrelation as plot_autocorrelation
 from colangevin.sampling.pictures import plot_marginal as plot_marginal
 from colangevin.sampling.pictures import plot_reliability as plot_reliability
-from colangevin.sampling.pictures import plot_trace as plot_trace
 from colangevin.sampling.predictions import Interval as Interval
 from colangevin.sampling.predictions import Prediction as Prediction
 from colangevin.sampling.sampler import sample as sample
@@ -34,10 +32,8 @@ __all__ = [
     "load_trace",
     "mcse",
     "nested_rhat",
-    "plot_autocorrelation",
     "plot_marginal",
     "plot_reliability",
-    "plot_trace",
     "rhat",
     "sample",
 ]

@@ -1,4 +1,4 @@
-"""From a trace to ArviZ."""
+"""From a trace to ArviZ, and back."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -34,3 +35,29 @@ def convert(
             "to_arviz needs ArviZ: pip install 'colangevin[sampling]', or arviz itself"
         ) from None
     return base.from_dict(groups)
+
+
+def read(data: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The posterior and the statistics of what ArviZ has, [chains, draws, ...] by name.
+
+    Raises:
+        ValueError, TypeError: if there are no draws of chains.
+    """
+    try:
+        groups = [data["posterior"], data.get("sample_stats", {})]
+    except (KeyError, TypeError, AttributeError, IndexError):
+        raise TypeError(
+            f"data must have a group 'posterior', as ArviZ makes it, got {type(data).__name__}"
+        ) from None
+    posterior, statistics = (
+        {str(name): torch.tensor(group[name].values) for name in group if _is_drawn(group[name])}
+        for group in groups
+    )
+    if not posterior:
+        raise ValueError("the posterior has no numbers with the dimensions chain and draw")
+    return posterior, statistics
+
+
+def _is_drawn(values: Any) -> bool:
+    """Whether a variable has numbers for each chain and draw."""
+    return tuple(values.dims[:2]) == ("chain", "draw") and values.dtype.kind in "fiub"

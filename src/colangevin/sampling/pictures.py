@@ -1,4 +1,4 @@
-"""Pictures of traces and predictions, on axes of matplotlib that you pass in."""
+"""Pictures that ArviZ has not, on axes of matplotlib that you pass in."""
 
 from __future__ import annotations
 
@@ -8,74 +8,10 @@ import torch
 from torch import Tensor
 
 from colangevin.constraints import Circle, Constraint, Sphere
-from colangevin.sampling import convergence, scores
+from colangevin.sampling import scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-MOST = 12
-"""Chains that are drawn, at most: more lines than this cannot be told apart."""
-
-
-def _chains(samples: Tensor) -> Tensor:
-    """[chains, draws] on the CPU.
-
-    Raises:
-        ValueError: for more than one number per draw.
-    """
-    if samples.dim() != 2:
-        raise ValueError(
-            "samples must be [chains, draws], one number per draw, got shape "
-            f"{tuple(samples.shape)}; choose an entry, as in trace['weight'][:, :, 0, 0]"
-        )
-    return samples.detach().double().cpu()
-
-
-def plot_trace(samples: Tensor, axes: Axes, name: str = "value") -> None:
-    """A quantity over the draws, one line per chain, with R-hat and effective sample size.
-
-    Args:
-        samples: [chains, draws], such as ``trace["loss"]``.
-        axes: to draw on.
-        name: of the quantity.
-
-    Example:
-        >>> from matplotlib.figure import Figure
-        >>> axes = Figure().subplots()
-        >>> plot_trace(torch.randn(4, 50), axes, "loss")
-        >>> len(axes.lines), axes.get_ylabel()
-        (4, 'loss')
-    """
-    values = _chains(samples)
-    for own in values[:MOST]:
-        axes.plot(own.numpy(), linewidth=0.7, alpha=0.8)
-    title = ""
-    if values.shape[1] >= 4:
-        hat, size = float(convergence.rhat(values)), float(convergence.ess(values))
-        title = f"R-hat {hat:.3f}, effective sample size {size:.0f}"
-    axes.set(xlabel="draw", ylabel=name, title=title)
-
-
-def plot_autocorrelation(samples: Tensor, axes: Axes, lags: int = 50) -> None:
-    """The autocorrelation ρ_s, one line per chain, with the autocorrelation time T (1.67).
-
-    Example:
-        >>> from matplotlib.figure import Figure
-        >>> axes = Figure().subplots()
-        >>> plot_autocorrelation(torch.randn(4, 200), axes, lags=20)
-        >>> len(axes.lines[0].get_xdata())
-        20
-    """
-    values = _chains(samples)
-    for own in convergence.autocorrelation(values, lags)[:MOST]:
-        axes.plot(own.numpy(), linewidth=0.8, alpha=0.8)
-    axes.axhline(0.0, color="gray", linewidth=0.8)
-    time = float(convergence.autocorrelation_time(values))
-    axes.set(
-        xlabel="lag in draws",
-        ylabel="autocorrelation",
-        title=f"autocorrelation time {time:.1f} draws",
-    )
 
 
 def plot_reliability(probabilities: Tensor, labels: Tensor, axes: Axes, bins: int = 10) -> None:

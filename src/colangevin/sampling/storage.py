@@ -62,6 +62,13 @@ class Memory:
         self.capacity, self.draws = capacity, 0
         self._tensors: dict[str, Tensor] = {}
 
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> Memory:
+        """Draws that there are already."""
+        made = cls(next(iter(tensors.values())).shape[1])
+        made._tensors, made.draws = dict(tensors), made.capacity
+        return made
+
     @property
     def names(self) -> list[str]:
         """What is kept."""

@@ -228,6 +228,30 @@ class Trace:
         statistics = {n: self._store[f"{STATISTIC}/{n}"] for n in self.names(STATISTIC)}
         return arviz_bridge.convert(posterior, statistics, self.settings)
 
+    @classmethod
+    def from_arviz(cls, data: Any, model: nn.Module | None = None) -> Trace:
+        """Draws that another program made, for this library's diagnostics and predictions.
+
+        Args:
+            data: what ArviZ has: InferenceData, or a DataTree.
+            model: whose parameters are among the variables, for predictions; other variables are
+                observables then.
+
+        Raises:
+            ValueError, TypeError: if there are no draws, or they lack parameters of the model.
+        """
+        posterior, statistics = arviz_bridge.read(data)
+        own = list(posterior) if model is None else [n for n, _ in model.named_parameters()]
+        for name in own:
+            if name not in posterior:
+                raise ValueError(f"data lacks {name!r}, a parameter of the model")
+        kept = {f"{PARAMETER if n in own else OBSERVABLE}/{n}": v for n, v in posterior.items()}
+        kept |= {f"{STATISTIC}/{name}": values for name, values in statistics.items()}
+        chains = len(next(iter(posterior.values())))
+        tuning = Tuning(math.nan, reason="drawn by another program")
+        settings = {"temperatures": [1.0] * chains}
+        return cls(storage.Memory.of(kept), settings, tuning, None, copy.deepcopy(model))
+
     def check(self, names: Sequence[str] | None = None) -> list[str]:
         """What speaks against trusting the trace, each with what to do; empty if nothing does.
 

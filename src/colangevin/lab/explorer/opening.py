@@ -14,6 +14,8 @@ from typing import Any
 FRAMES = 50
 SIDE = 40
 """Points along a side of a recorded region."""
+SMALL_EVERY = 3
+"""Every third frame has the small regions of all seeds, and the last one."""
 FINE, COARSE = 24, 10
 """Shades of a recorded region; of small regions, bars and lines of the network."""
 
@@ -48,7 +50,8 @@ def record(name: str) -> dict[str, Any]:
     for index in range(FRAMES):
         while training.steps < round(preset.steps * (index / (FRAMES - 1)) ** 1.5):
             training.step()
-        runs = readings.frame(training, bounds, shown, layer, SIDE)
+        small = index % SMALL_EVERY == 0 or index == FRAMES - 1
+        runs = readings.frame(training, bounds, shown, layer, SIDE, all_seeds=small)
         frames.append(
             {
                 "state": "recorded",

@@ -151,7 +151,7 @@ PRESETS: dict[str, Preset] = {
             "a": {"method": "sgd", "h": 0.2},
             "b": {"method": "multirate", "h": 1.0, "period": 5, "momentum": 0},
         },
-        20_000,
+        10_000,
         {"test_accuracy": "b", "test_loss": "b"},
     ),
 }

@@ -168,7 +168,7 @@ PROBLEMS = [
         '`"fan_in"`, factor 1',
         "guides/few-bits.md",
         *("quantisation", "mlp-circle"),
-        tuple(f"mlp-{name}" for name in ("sgd", "adam", "decay", "adam-decay", "penalty")),
+        tuple(f"mlp-{name}" for name in ("sgd", "adam", "decay", "adam-decay", "penalty", "clip")),
         percent("best_2", "right with 2 bits, %"),
         percent("test_accuracy", "in float, %"),
     ),

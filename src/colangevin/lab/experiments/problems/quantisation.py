@@ -237,5 +237,5 @@ EXPERIMENT = kit.Experiment(
     claims=findings.CLAIMS,
     data=("fashion-mnist",),
     note=NOTE,
-    times={"smoke": "10 s", "laptop": "3 min", "full": "4 h"},
+    times={"smoke": "10 s", "laptop": "7 min", "full": "4 h"},
 )

@@ -209,7 +209,7 @@ GEOMETRIES: dict[str, Callable[[float], Constraint]] = {
     "circle": Circle,
     "box": lambda radius: Box(-radius, radius),
 }
-After: TypeAlias = Callable[[], None]
+After: TypeAlias = Callable[[], object]
 
 
 def afterwards(settings: kit.Settings, options: Sequence[Options], members: Ensemble) -> After:
@@ -226,15 +226,15 @@ def afterwards(settings: kit.Settings, options: Sequence[Options], members: Ense
 
     if kind == "clip":
         walls = {n: column("factor") / math.sqrt(p.shape[-1]) for n, p in weights.items()}
-        return lambda: [p.clamp_(-walls[n], walls[n]) for n, p in weights.items()] and None
+        return lambda: [p.clamp_(-walls[n], walls[n]) for n, p in weights.items()]
     if kind == "initial":
         first = {n: p.detach().clone() for n, p in weights.items()}
         share = column("lr") * column("decay")
         share = share * (10.0 if settings["direction"] == "gradient" else 1.0)
-        return lambda: [p.lerp_(first[n], share) for n, p in weights.items()] and None
+        return lambda: [p.lerp_(first[n], share) for n, p in weights.items()]
     if kind == "shrink":
         noise = column("noise")
-        return lambda: [p.add_(noise * torch.randn_like(p)) for p in weights.values()] and None
+        return lambda: [p.add_(noise * torch.randn_like(p)) for p in weights.values()]
     return lambda: None
 
 

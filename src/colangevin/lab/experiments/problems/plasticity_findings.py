@@ -105,7 +105,8 @@ def draw_line(records: kit.Records) -> Figure | None:
 
 def table(records: kit.Records) -> kit.Table:
     """What new seeds reach with the chosen trial."""
-    columns = [kit.METHOD, searching.CHOSEN, EARLY, LATE, STUCK, LARGEST]
+    columns: list[kit.Column | kit.Quantity] = [kit.METHOD, searching.CHOSEN, EARLY, LATE]
+    columns += [STUCK, LARGEST]
     rows = [[column.text(own) for column in columns] for own in of_lines(records)[0].values()]
     return kit.Table([column.label for column in columns], rows)
 

@@ -134,13 +134,13 @@ def table(records: kit.Records) -> kit.Table:
             medians = " / ".join(f"{typical(own):.3g}" for own in grids)
             means = " / ".join(f"{total(runs_of(own)).mean:.3g}" for own in grids)
             points = f"{total(runs_of(record)).points:,}"
-            own = cells(record, PAPER[job])
-            rows.append([record.label, points, *own, medians or "–", means or "–"])
+            shown = cells(record, PAPER[job])
+            rows.append([record.label, points, *shown, medians or "–", means or "–"])
     sides = " / ".join(f"{side:g}" for side in EXTENTS)
-    varied = [
+    heads = [
         f"{what}, first {VARIED_RUNS} runs, grids to ±{sides}" for what in ("medians", "means")
     ]
-    return kit.Table(["method", "points", *curvature_table.COLUMNS, *varied], rows)
+    return kit.Table(["method", "points", *curvature_table.COLUMNS, *heads], rows)
 
 
 def claims(records: kit.Records) -> list[kit.Claim]:

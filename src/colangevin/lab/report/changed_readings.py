@@ -69,8 +69,8 @@ READINGS = (
         "transformer, tables 2 and 4.4",
         "the scheme OBA; 98 steps of both texts among the rows",
         "the authors' circle code has AOAB with a delayed gradient; 98 steps say nothing",
-        "AOAB beside OBA, a batch of sequences once, the short rows are gone; 200 epochs are a "
-        "scale that has not been run.",
+        "the short rows are gone; AOAB with batches as tokens and as sequences (`--scale beside`) "
+        "and 200 epochs (`--scale night`) are written, and have not been run.",
         "transformer-circle",
         ("minimum validation loss, the whole Penn Treebank",),
     ),

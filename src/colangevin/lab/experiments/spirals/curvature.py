@@ -162,8 +162,8 @@ EXPERIMENT = kit.Experiment(
         table); the data of every run; the test, by the runs' mean curvatures one by one""",
     settings_stated="""
         estimator | (4.60) on contours of a grid | the same
-        extent of the grid | not stated | [-1.2, 1.2]²; three grids for 10 runs of SGD; 1,000 x 1,000
-          points
+        extent of the grid | not stated | [-1.2, 1.2]²; three grids for 10 runs of SGD;
+          1,000 x 1,000 points
         network | 1 hidden layer, 500 nodes | {hidden} nodes
         step size h, batch | 0.05, 2 % | {lr}, {batch_size} of {train_points} points
         radii of the circles, temperature | 1 and 5, 5e-5 | 1 and 5, 5e-5

@@ -79,8 +79,8 @@ READINGS = (
         "fifteen verdicts on means; C-SGD had two, from records before and after the slack's floor",
         "single points and the extent of the grid make the means",
         "medians and quartiles first, three extents for SGD, all numbers in one claim; C-SGD with "
-        "the slack's floor is the row τ = 0 of [spiral-temperature](spiral-temperature.md), and its "
-        "numbers are in no other verdict.",
+        "the slack's floor is the row τ = 0 of [spiral-temperature](spiral-temperature.md), and "
+        "its numbers are in no other verdict.",
         "spiral-curvature",
         ("mean curvature of all points",),
     ),

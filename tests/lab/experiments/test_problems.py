@@ -18,7 +18,7 @@ from colangevin.lab.experiments.problems import (
     quantisation,
     quantisation_findings,
     rounding,
-    search,
+    searching,
 )
 from colangevin.lab.runner.experiment import Job
 from colangevin.lab.runner.job_log import Log
@@ -56,21 +56,21 @@ def counted(scores, stop_at=None):
 def test_the_best_trial_gets_new_seeds(tmp_path):
     train, asked = counted({0.1: 1.0, 0.2: math.nan, 0.3: 5.0, 0.4: 2.0})
     log = Log(job([{"lr": lr} for lr in (0.1, 0.2, 0.3, 0.4)]), tmp_path)
-    search.search(log, train, "score")
+    searching.search(log, train, "score")
     assert [own[:2] for own in asked[:4]] == [(lr, "search") for lr in (0.1, 0.2, 0.3, 0.4)]
     assert asked[4:] == [(0.3, "seeds", 2000 + run) for run in range(3)]
     assert not {seed for *_, seed in asked[:4]} & {2000, 2001, 2002}
     record = read_records(tmp_path)["method"]
     assert record.complete and record.final["trial"] == 2 and record.final["lr"] == 0.3
     assert record.final["score"] == [5.0] * 3 and len(set(record.final["noise"])) == 3
-    assert search.trial_text(record) == "lr 0.3"
+    assert searching.trial_text(record) == "lr 0.3"
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_less_can_be_better(tmp_path, sign):
     train, asked = counted({0.1: 1.0, 0.2: math.nan, 0.3: 5.0})
     log = Log(job([{"lr": lr} for lr in (0.1, 0.2, 0.3)]), tmp_path)
-    search.search(log, train, "score", sign)
+    searching.search(log, train, "score", sign)
     assert {own[0] for own in asked[3:]} == {0.3 if sign > 0 else 0.1}
 
 
@@ -82,7 +82,7 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path, stops, monkeypatch):
         (tmp_path / folder).mkdir()
         for stop_at in parts:
             train, _ = counted(scores, stop_at)
-            search.search(Log(job(trials), tmp_path / folder), train, "score")
+            searching.search(Log(job(trials), tmp_path / folder), train, "score")
     whole, parts = (read_records(tmp_path / name)["method"] for name in ("whole", "parts"))
     assert whole.history == parts.history and whole.final == parts.final
 
@@ -417,8 +417,8 @@ def test_networks_side_by_side_are_searched_as_one_by_one(tmp_path):
         return [{"score": {0.1: 1.0, 0.2: 5.0}[own["lr"]]} for own in options]
 
     log = Log(job([{"lr": 0.1}, {"lr": 0.2}]), tmp_path)
-    search.search_together(log, train, "score")
-    first = 2000 + search.kit.RUNS
+    searching.search_together(log, train, "score")
+    first = 2000 + searching.kit.RUNS
     assert asked == [
         ("search", [0.1, 0.2], [first] * 2),
         ("seeds", [0.2] * 3, [2000, 2001, 2002]),

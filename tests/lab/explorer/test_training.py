@@ -17,6 +17,7 @@ from colangevin.lab.explorer.session import SCORES
 from colangevin.lab.explorer.slopes import Slopes
 from colangevin.lab.explorer.spec import METHODS, NETWORK, RUN, parse
 
+pytestmark = pytest.mark.filterwarnings("ignore::colangevin.errors.ProjectionWarning")
 SMALL: dict[str, Any] = {
     "network": {"depth": 2, "width": 10},
     "data": {"train": 40, "test": 20},
@@ -146,7 +147,7 @@ def test_slopes_are_those_of_torch(activation: str) -> None:
     for seed in range(3):
         torch.manual_seed(seed)
         models.append(network_of({"depth": 3, "width": 6, "activation": activation}))
-    weights = {n: torch.stack([m.get_parameter(n) for m in models]) for n in
+    weights = {n: torch.stack([m.get_parameter(n).detach() for m in models]) for n in
                dict(models[0].named_parameters())}  # fmt: skip
     inputs, labels = torch.randn(3, 5, 2), torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0]).expand(3, -1)
     found = Slopes(models[0])(weights, inputs, labels)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -13,7 +12,7 @@ from torch.nn import functional
 from torch.optim.optimizer import Optimizer
 
 import colangevin as cl
-from colangevin.errors import ColangevinError, ProjectionWarning
+from colangevin.errors import ColangevinError
 from colangevin.lab.explorer.slopes import Slopes
 from colangevin.optimizers.step.friction import FRICTION
 from colangevin.optimizers.step.layout import STEP
@@ -216,9 +215,7 @@ class Members:
                 self.step(inputs, labels)
             return
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ProjectionWarning)
-                self._ensemble.walk(found)
+            self._ensemble.walk(found)
             self._fresh = False
         except (ColangevinError, ValueError):  # of one member; nothing has moved
             self._leave()

@@ -14,7 +14,7 @@ from torch.nn import functional
 from colangevin.constraints import Sphere
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import grokking_findings
-from colangevin.lab.experiments.problems.search import COURSE, Going, Options, jobs_of, search
+from colangevin.lab.experiments.problems.searching import COURSE, Going, Options, jobs_of, search
 from colangevin.lab.models import GPT
 from colangevin.optimizers import CoLA, constrain_
 from colangevin.optimizers.directions import Adam, Direction, Sign
@@ -228,17 +228,15 @@ EXPERIMENT = kit.Experiment(
     title="multiplication modulo 97: steps until a network generalises",
     phrase="generalising without delay",
     source="Clip to Grok, not the paper",
-    claimed=(
-        "rows of bounded norm end the delay between memorising and generalising: medians of "
-        "1,200 steps along Adam and 550 along Lion, for 35,040 of AdamW"
-    ),
+    claimed="""rows of bounded norm end the delay between memorising and generalising: medians of
+        1,200 steps along Adam and 550 along Lion, for 35,040 of AdamW""",
     ours="the smaller network, the limit of steps, trials for all methods",
-    settings_stated=(
-        ("width", "128", "{width}"),
-        ("task", "a·b modulo 97, half of the pairs", "the same"),
-        ("steps", "until 95 %", "at most {limit}"),
-        ("runs", "200", "{runs}"),
-    ),
+    settings_stated="""
+        width | 128 | {width}
+        task | a·b modulo 97, half of the pairs | the same
+        steps | until 95 % | at most {limit}
+        runs | 200 | {runs}
+    """,
     reduced={"laptop": "width 64 of 128, batches of 256, at most 1,500 steps"},
     scales=SCALES,
     jobs=partial(jobs_of, NAME, METHODS),

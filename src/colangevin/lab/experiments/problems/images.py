@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from colangevin.errors import ConvergenceError
 from colangevin.lab import kit
-from colangevin.lab.experiments.problems.search import Going, Options, search
+from colangevin.lab.experiments.problems.searching import Going, Options, search
 
 
 class Part(NamedTuple):

@@ -14,7 +14,7 @@ from colangevin.constraints import Constraint, Orthogonal, Spectral
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import attacks, lipschitz_findings
 from colangevin.lab.experiments.problems.images import Images, Networks, Part, search_on_images
-from colangevin.lab.experiments.problems.search import SEEDS, Options, jobs_of
+from colangevin.lab.experiments.problems.searching import SEEDS, Options, jobs_of
 from colangevin.lab.models import mlp
 from colangevin.optimizers import CoLA, constrain_
 
@@ -216,17 +216,15 @@ EXPERIMENT = kit.Experiment(
     title="networks with a bound on every layer: attacks and certificates",
     phrase="layers that resist attacks",
     source="figures of the field on Lipschitz networks, not of the paper",
-    claimed=(
-        "layers with singular values of at most one make a network resist attacks, for about one "
-        "point of accuracy, with a certificate that no attack can break"
-    ),
+    claimed="""layers with singular values of at most one make a network resist attacks, for
+        about one point of accuracy, with a certificate that no attack can break""",
     ours="images, network, attacks, trials and the radius for which they are chosen",
-    settings_stated=(
-        ("network", "several", "perceptron, hidden layers {hidden}"),
-        ("images to train on", "60,000", "{train_images}"),
-        ("epochs", "not stated", "{epochs}"),
-        ("runs", "not stated", "{runs}"),
-    ),
+    settings_stated="""
+        network | several | perceptron, hidden layers {hidden}
+        images to train on | 60,000 | {train_images}
+        epochs | not stated | {epochs}
+        runs | not stated | {runs}
+    """,
     reduced={"laptop": "15,000 of 60,000 images, 4 epochs, 14 by 14 pixels"},
     scales=SCALES,
     jobs=partial(jobs_of, NAME, METHODS),

@@ -15,7 +15,7 @@ from colangevin.constraints import Orthogonal
 from colangevin.errors import ConvergenceError
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import long_memory_findings
-from colangevin.lab.experiments.problems.search import Going, Options, search, sweep
+from colangevin.lab.experiments.problems.searching import Going, Options, search, sweep
 from colangevin.optimizers import CoLA
 
 NAME = "long-memory"
@@ -259,17 +259,15 @@ EXPERIMENT = kit.Experiment(
     title="recalling symbols after a long wait, by recurrent networks",
     phrase="a long memory",
     source="expRNN and its relatives, not the paper",
-    claimed=(
-        "an orthogonal recurrent weight learns to recall symbols after a wait at which an LSTM "
-        "still guesses, and works at more learning rates"
-    ),
+    claimed="""an orthogonal recurrent weight learns to recall symbols after a wait at which an
+        LSTM still guesses, and works at more learning rates""",
     ours="the network, the waits, the steps, and the free network from the same start as a rival",
-    settings_stated=(
-        ("hidden nodes", "190", "{hidden}"),
-        ("wait", "1,000", "{wait}"),
-        ("steps, batch", "4,000, 128", "{steps}, {batch_size}"),
-        ("runs", "not stated", "{runs}"),
-    ),
+    settings_stated="""
+        hidden nodes | 190 | {hidden}
+        wait | 1,000 | {wait}
+        steps, batch | 4,000, 128 | {steps}, {batch_size}
+        runs | not stated | {runs}
+    """,
     reduced={"laptop": "64 of 190 nodes, 300 of 4,000 steps, waits of 30 to 200 of 1,000"},
     scales=SCALES,
     jobs=jobs,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colangevin.lab import kit
-from colangevin.lab.experiments.problems import search
+from colangevin.lab.experiments.problems import searching
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,7 +103,7 @@ def table(records: kit.Records) -> kit.Table:
         cells = [own.text(record) for own in (RECALLED, LOSS, SECONDS)]
         errors = record.final.get("gram_error")
         exact = f"{max(record.values('gram_error')):.0e}" if errors else "–"
-        start = [str(wait), record.settings["label"], search.trial_text(record)]
+        start = [str(wait), record.settings["label"], searching.trial_text(record)]
         rows.append([*start, *cells, exact, *(work or ["–"])])
     waits = ", ".join(sorted({str(record.settings["wait"]) for record in swept.values()}))
     columns = ["wait", "method", "chosen", RECALLED.label, LOSS.label, SECONDS.label]

@@ -16,7 +16,7 @@ from colangevin.ensemble import Ensemble
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import plasticity_findings as findings
 from colangevin.lab.experiments.problems.images import Part, read_images
-from colangevin.lab.experiments.problems.search import (
+from colangevin.lab.experiments.problems.searching import (
     COURSE,
     Going,
     Options,
@@ -224,18 +224,23 @@ def afterwards(settings: kit.Settings, options: Sequence[Options], members: Ense
     def column(name: str) -> Tensor:
         return torch.tensor([own[name] for own in options]).view(-1, 1, 1)
 
-    if kind == "clip":
-        walls = {n: column("factor") / math.sqrt(p.shape[-1]) for n, p in weights.items()}
-        return lambda: [p.clamp_(-walls[n], walls[n]) for n, p in weights.items()] and None
-    if kind == "initial":
-        first = {n: p.detach().clone() for n, p in weights.items()}
-        share = column("lr") * column("decay")
-        share = share * (10.0 if settings["direction"] == "gradient" else 1.0)
-        return lambda: [p.lerp_(first[n], share) for n, p in weights.items()] and None
-    if kind == "shrink":
-        noise = column("noise")
-        return lambda: [p.add_(noise * torch.randn_like(p)) for p in weights.values()] and None
-    return lambda: None
+    def clip() -> None:
+        for weight in weights.values():
+            wall = column("factor") / math.sqrt(weight.shape[-1])
+            weight.clamp_(-wall, wall)
+
+    def go_back() -> None:
+        unit = 10.0 if settings["direction"] == "gradient" else 1.0
+        for name, weight in weights.items():
+            weight.lerp_(first[name], column("lr") * column("decay") * unit)
+
+    def shake() -> None:
+        for weight in weights.values():
+            weight.add_(column("noise") * torch.randn_like(weight))
+
+    first = {name: weight.detach().clone() for name, weight in weights.items()}
+    after = {"clip": clip, "initial": go_back, "shrink": shake}
+    return after.get(kind, lambda: None)
 
 
 def right(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -310,17 +315,15 @@ EXPERIMENT = kit.Experiment(
     title="many tasks one after another: does a network still learn?",
     phrase="keeping to learn",
     source="weight clipping (2407.01704), not the paper",
-    claimed=(
-        "bounded weights keep learning where Adam loses accuracy: last tasks 0.8275 free and "
-        "0.9081 clipped, first tasks 0.9081 and 0.9003"
-    ),
+    claimed="""bounded weights keep learning where Adam loses accuracy: last tasks 0.8275 free
+        and 0.9081 clipped, first tasks 0.9081 and 0.9003""",
     ours="network, size of images and tasks, batches, all rivals but the free network",
-    settings_stated=(
-        ("network", "784-300-150-10", "196, {hidden}, 10"),
-        ("tasks, images of each", "300, 50,000", "{tasks}, {images}"),
-        ("batch", "1", "{batch_size}"),
-        ("runs", "30", "{runs}"),
-    ),
+    settings_stated="""
+        network | 784-300-150-10 | 196, {hidden}, 10
+        tasks, images of each | 300, 50,000 | {tasks}, {images}
+        batch | 1 | {batch_size}
+        runs | 30 | {runs}
+    """,
     reduced={"laptop": "60 of 300 tasks, 5,000 of 50,000 images, 14 by 14 pixels, 64 nodes"},
     scales=SCALES,
     jobs=jobs,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colangevin.lab import kit
-from colangevin.lab.experiments.problems import search
+from colangevin.lab.experiments.problems import searching
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,8 +40,8 @@ def of_lines(records: kit.Records) -> tuple[kit.Records, kit.Records]:
 
 def courses(record: kit.Record) -> Any:
     """Accuracy of each new seed, in means of some tasks, [points, runs]."""
-    rows = zip(record.history["part"], record.history[search.COURSE], strict=True)
-    found = np.array([course for part, course in rows if part == search.SEEDS]).T
+    rows = zip(record.history["part"], record.history[searching.COURSE], strict=True)
+    found = np.array([course for part, course in rows if part == searching.SEEDS]).T
     count = len(found) // WINDOW or 1
     return np.array([part.mean(axis=0) for part in np.array_split(found, count)])
 
@@ -105,7 +105,14 @@ def draw_line(records: kit.Records) -> Figure | None:
 
 def table(records: kit.Records) -> kit.Table:
     """What new seeds reach with the chosen trial."""
-    columns = [kit.METHOD, search.CHOSEN, EARLY, LATE, STUCK, LARGEST]
+    columns: list[kit.Column | kit.Quantity] = [
+        kit.METHOD,
+        searching.CHOSEN,
+        EARLY,
+        LATE,
+        STUCK,
+        LARGEST,
+    ]
     rows = [[column.text(own) for column in columns] for own in of_lines(records)[0].values()]
     return kit.Table([column.label for column in columns], rows)
 

@@ -16,7 +16,7 @@ from colangevin.lab.experiments.problems import attacks
 from colangevin.lab.experiments.problems import quantisation_findings as findings
 from colangevin.lab.experiments.problems.images import Images, Networks, Part, search_on_images
 from colangevin.lab.experiments.problems.rounding import rounded_model
-from colangevin.lab.experiments.problems.search import SEEDS, Options, jobs_of
+from colangevin.lab.experiments.problems.searching import SEEDS, Options, jobs_of
 from colangevin.lab.models import mlp
 from colangevin.optimizers import CoLA, constrain_, penalty
 
@@ -217,17 +217,15 @@ EXPERIMENT = kit.Experiment(
     title="weights of 8, 4, 3 and 2 bits without further training",
     phrase="weights of few bits",
     source="R2-loss and its relatives, not the paper",
-    claimed=(
-        "networks whose weights are kept small by a penalty on the largest lose less when they "
-        "are rounded to two bits"
-    ),
+    claimed="""networks whose weights are kept small by a penalty on the largest lose less when
+        they are rounded to two bits""",
     ours="hard bounds in the place of a penalty, images, networks, quantisers and trials",
-    settings_stated=(
-        ("network", "MobileNet, ResNet-18", "{network}"),
-        ("images", "ImageNet", "Fashion-MNIST, {train_images}"),
-        ("epochs", "not compared", "{epochs}"),
-        ("runs", "1", "{runs}"),
-    ),
+    settings_stated="""
+        network | MobileNet, ResNet-18 | {network}
+        images | ImageNet | Fashion-MNIST, {train_images}
+        epochs | not compared | {epochs}
+        runs | 1 | {runs}
+    """,
     reduced={"laptop": "10,000 of 60,000 images, 6 epochs"},
     scales=SCALES,
     jobs=jobs,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colangevin.lab import kit
-from colangevin.lab.experiments.problems import search
+from colangevin.lab.experiments.problems import searching
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +72,7 @@ def draw(records: kit.Records) -> Figure:
 
 TABLE: list[kit.Column | kit.Quantity] = [
     kit.Column("network", "network"),
-    *(kit.METHOD, search.CHOSEN, *SHOWN),
+    *(kit.METHOD, searching.CHOSEN, *SHOWN),
     kit.Quantity("outlier", "largest weight over standard deviation", -1, digits=1),
     kit.Quantity("seconds", "processor time of a training, s", -1, digits=1),
 ]

@@ -133,8 +133,8 @@ def table(records: kit.Records) -> kit.Table:
             medians = " / ".join(f"{typical(own):.3g}" for own in grids)
             means = " / ".join(f"{total(runs_of(own)).mean:.3g}" for own in grids)
             points = f"{total(runs_of(record)).points:,}"
-            own = cells(record, PAPER[job])
-            rows.append([record.label, points, *own, medians or "–", means or "–"])
+            numbers = cells(record, PAPER[job])
+            rows.append([record.label, points, *numbers, medians or "–", means or "–"])
     sides = " / ".join(f"{side:g}" for side in EXTENTS)
     varied = [
         f"{what}, first {VARIED_RUNS} runs, grids to ±{sides}" for what in ("medians", "means")

@@ -185,9 +185,10 @@ export class View {
 
   /** Words for those who do not see the pictures; not at every frame. */
   describe(frame) {
+    const orthogonal = Object.values(frame.runs).some((run) => run.geometry.kind === "orthogonal");
     const words = Object.entries(frame.runs).map(([letter, run]) => {
       const kind = run.geometry.kind;
-      const note = run.geometry.picture === "singular"
+      const note = run.geometry.picture === "singular" && (kind !== "none" || orthogonal)
         ? `${letter.toUpperCase()}: ${KINDS[kind]}, singular values ${shown(run.geometry.smallest ?? 0)} to ${shown(run.geometry.largest ?? 0)}`
         : `${letter.toUpperCase()}: ${KINDS[kind]}`;
       return note;

@@ -136,10 +136,10 @@ def table(records: kit.Records) -> kit.Table:
             numbers = cells(record, PAPER[job])
             rows.append([record.label, points, *numbers, medians or "–", means or "–"])
     sides = " / ".join(f"{side:g}" for side in EXTENTS)
-    varied = [
+    heads = [
         f"{what}, first {VARIED_RUNS} runs, grids to ±{sides}" for what in ("medians", "means")
     ]
-    return kit.Table(["method", "points", *curvature_table.COLUMNS, *varied], rows)
+    return kit.Table(["method", "points", *curvature_table.COLUMNS, *heads], rows)
 
 
 def claims(records: kit.Records) -> list[kit.Claim]:

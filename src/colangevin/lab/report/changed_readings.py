@@ -78,9 +78,9 @@ READINGS = (
         "curvature, tables 4.1 and 4.5",
         "fifteen verdicts on means; C-SGD had two, from records before and after the slack's floor",
         "single points and the extent of the grid make the means",
-        "medians and quartiles first, three extents, all numbers in one claim; C-SGD with the "
-        "slack's floor is the row τ = 0 of [spiral-temperature](spiral-temperature.md), and its "
-        "numbers are in no other verdict.",
+        "medians and quartiles first, three extents for SGD, all numbers in one claim; C-SGD with "
+        "the slack's floor is the row τ = 0 of [spiral-temperature](spiral-temperature.md), and "
+        "its numbers are in no other verdict.",
         "spiral-curvature",
         ("mean curvature of all points",),
     ),
@@ -97,9 +97,8 @@ READINGS = (
         "sleeping weights, figure 5.7",
         "20 epochs of 60,000 images, 3 runs: SGD does not overfit",
         "a regulariser can only help where something overfits",
-        "beside it 1,000 images for 400 epochs, 5 runs.",
+        "written, and not run: 1,000 images for 400 epochs, 5 runs (`--scale few`).",
         "multirate-subsets",
-        ("MNIST, 1,000 images",),
     ),
     Reading(
         "fine-tuning at two rates, figure 5.4",
@@ -148,7 +147,8 @@ READINGS = (
         "spheres with noise, future work of the thesis",
         "sampled in tests only",
         "named in the thesis, without a result",
-        "bounds on norms, two pairs of radii, with and without noise; in the table of the page.",
+        "written, and not run: bounds on norms, two pairs of radii, with and without noise "
+        "(`--scale spheres`).",
         "spiral-classifiers",
     ),
     Reading(

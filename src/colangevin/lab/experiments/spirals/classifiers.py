@@ -154,9 +154,8 @@ EXPERIMENT = kit.Experiment(
         methods; the paper's runs seem to share one draw (its figure 2 has the data of figure 1).
         `--scale draws` adds more runs to the results of `--scale full`. These runs reuse 10 data
         sets. `--scale spheres` adds bounds on the norms of rows (4.3) with and without noise,
-        which the thesis names as future work: no source states a result. There are 10 runs for
-        each of two pairs of radii, chosen before these runs; the seeds are those of the first 10
-        of the others.""",
+        which the thesis names as future work: no source states a result. It has not been
+        run.""",
     gpus=True,
     times={
         "smoke": "5 s",

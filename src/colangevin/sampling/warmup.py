@@ -57,8 +57,8 @@ LONG = 0.25
 It has no bias in the positions of a Gaussian: a law that is nearly one allows long steps. What is
 not, shows in the temperature of the positions."""
 LONGER, ROUND = 0.5, 0.8
-"""The same in the end, if the step is as long as that over the width of the law: then no place is
-steeper than the width says. In a Gaussian 0.25 τ belong to a step of 1."""
+"""The same in the end, and with a test in τ, if the step is as long as that over the width of the
+law: then no place is steeper than the width says. In a Gaussian 0.25 τ belong to a step of 1."""
 ONE_SPEED = 0.01
 """The same at one speed and the default tolerance, by which variances of a Gaussian are then off.
 
@@ -280,7 +280,7 @@ class WarmUp:
     def _settle_on(self, error: float) -> None:
         factor = (self._bound / max(error, 1e-12)) ** (1 / 3) if math.isfinite(error) else LOWER
         known = self._learner.learns and self.chains.metric_is_known
-        if known and self._bound == LONG and self._verlet_step * factor >= ROUND:
+        if known and self._bound in (LONG, ADJUSTED) and self._verlet_step * factor >= ROUND:
             self._bound, factor = LONGER, factor * (LONGER / LONG) ** (1 / 3)
         self._set(self._verlet_step * min(max(factor, 0.5), 1.5), "averaged energy error")
 

@@ -100,6 +100,16 @@ def measure() -> dict[str, dict[str, float]]:
     return {title: {n: 1e6 * t for n, t in row.items()} for title, row in found.items()}
 
 
+def ratios_of(found: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
+    """Each step that has a limit next to the one that it is compared with."""
+    return [
+        {"work": title, "step": name, "of": other, "limit": limit, "ratio": row[name] / row[other]}
+        for title, row in found.items()
+        for name in row
+        for other, limit in LIMITS.get((title, name), {}).items()
+    ]
+
+
 def _training(make: Callable[[Any], torch.optim.Optimizer]) -> Callable[[], None]:
     """Forward, backward and step of a network, on batches of 128."""
     torch.manual_seed(0)
@@ -119,15 +129,18 @@ def _training(make: Callable[[Any], torch.optim.Optimizer]) -> Callable[[], None
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="keep the results")
+    write = parser.parse_args().write
     found = measure()
+    ratios = ratios_of(found)
     for title, row in found.items():
         print(title)
         for name, time_of in row.items():
-            ratios = LIMITS.get((title, name), {})
-            words = [f"{time_of / row[o]:.2f} of {o} (at most {m:g})" for o, m in ratios.items()]
+            own = [one for one in ratios if one["work"] == title and one["step"] == name]
+            words = [f"{one['ratio']:.2f} of {one['of']} (at most {one['limit']:g})" for one in own]
             print(f"  {name:20} {time_of:10.1f} µs  {', '.join(words)}")
-    if parser.parse_args().write:
-        record = {"rounds": ROUNDS, "threads": 1, "torch": torch.__version__, "microseconds": found}
+    if write:
+        record = {"rounds": ROUNDS, "threads": 1, "torch": torch.__version__}
+        record |= {"microseconds": found, "ratios": ratios}
         STORED.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return 0
 

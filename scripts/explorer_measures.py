@@ -158,6 +158,7 @@ def cases(seconds: float = 6.0) -> dict[str, dict[str, float]]:
             found[title] = {
                 "steps_per_second": round((last - first) / (end - begin)),
                 "frames_per_second": statistics.median(frames),
+                "load": round(os.getloadavg()[0], 1),
             }
             print(title, found[title], flush=True)
             page.context.close()
@@ -172,7 +173,8 @@ def rows_of(record: dict[str, Any]) -> dict[str, str]:
     """The measures of a record in words."""
     found = {}
     for title, case in record.get("cases", {}).items():
-        found[f"steps per second: {title}"] = f"{case['steps_per_second']:,}"
+        steps = f"{case['steps_per_second']:,} (load {case['load']})"
+        found[f"steps per second: {title}"] = steps
         found[f"frames per second: {title}"] = f"{case['frames_per_second']:.1f}"
     if "speed" in record:
         starts = record["speed"]["starts"]

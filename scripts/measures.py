@@ -13,6 +13,7 @@ steps with another lr, before options were taken out of the key of a repeated st
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +27,8 @@ from torch import nn
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "colangevin"
 PAGE = ROOT / "docs" / "architecture.md"
+TIMES = ROOT / "benchmarks" / "results" / "scheduled.json"
+"""Written by ``benchmarks/scheduled.py --write``."""
 START, END = "<!-- measures: begin -->\n", "<!-- measures: end -->\n"
 sys.path[:0] = [str(ROOT / "src")]
 
@@ -230,12 +233,25 @@ def levels(graph: dict[str, set[str]]) -> tuple[list[str], int]:
 # --- the table ------------------------------------------------------------------------------
 
 
+def times() -> list[tuple[str, object, object]]:
+    """Times of a step with another lr than the last one, and the aims, from their record."""
+    return [
+        (
+            f"time of {one['step']}, {one['work']}, lr changed, to {one['of']}",
+            "–",
+            f"{one['ratio']:.2f} (aim {one['limit']:g})",
+        )
+        for one in json.loads(TIMES.read_text(encoding="utf-8"))["ratios"]
+    ]
+
+
 def table() -> str:
     """The measures as a Markdown table."""
     (chain, cycles), ways, core = levels(imports("optimizers")), sorted(routes()), files(*CORE)
     share = round(100 * lines(files()) / lines(SOURCE.rglob("*.py")))
     rows: list[tuple[str, object, object]] = [
         *((f"calls before the first formula: {n}", BEFORE[n], now) for n, now in calls().items()),
+        *times(),
         ("routes of a batch through `step()`", 12, f"{len(ways)}: {', '.join(ways)}"),
         ("places that write gradient + weight decay", 9, ", ".join(decay_places())),
         ("import levels inside `optimizers/`", 10, f"{len(chain)}: {', '.join(chain)}"),

@@ -50,8 +50,14 @@ MUTANTS = [
     Mutant(
         "circle: the kick is not divided by r",
         "constraints/circle.py",
-        "speed.mul_(like(self._inverse, gradient) * weight)",
-        "speed.mul_(weight)",
+        "factor = like(self._inverse, gradient) * weight",
+        "factor = like(1.0, gradient) * weight",
+    ),
+    Mutant(
+        "circle: too few powers of an angle",
+        "constraints/angles.py",
+        "series[FEW if largest <= FEW else MORE]",
+        "series[FEW]",
     ),
     Mutant(
         "circle: noise of the wrong size",
@@ -146,8 +152,8 @@ MUTANTS = [
     Mutant(
         "orthogonal: a tangent with half of the symmetric part",
         "constraints/orthogonal.py",
-        "multiplier, -1.0 / step)",
-        "multiplier, -0.5 / step)",
+        "multiplier, -inverse(step))",
+        "multiplier, -0.5 * inverse(step))",
     ),
     Mutant(
         "orthogonal kernel: the momentum keeps half of its normal part",
@@ -170,8 +176,8 @@ MUTANTS = [
     Mutant(
         "recipe: the overdamped noise of half the size",
         "integrators/recipe.py",
-        "math.sqrt(2.0 * temperature * lr)",
-        "math.sqrt(temperature * lr)",
+        "_root(2.0 * temperature * lr)",
+        "_root(temperature * lr)",
     ),
     Mutant(
         "recipe: a drift of the wrong sign",
@@ -181,31 +187,31 @@ MUTANTS = [
     ),
     Mutant(
         "plan: a changed lr is not taken over",
-        "optimizers/step/plan.py",
-        "if same and numbers == self._numbers:",
+        "optimizers/step/question.py",
+        "if same and numbers == plan._numbers:",
         "if same:",
     ),
     Mutant(
         "plan: other entries of a group are not looked at",
-        "optimizers/step/plan.py",
-        "same = same and self._read(group) == self._others",
+        "optimizers/step/question.py",
+        "same = same and plan._read(group) == plan._others",
         "pass",
     ),
     Mutant(
         "plan: a write to a weight is not noticed",
-        "optimizers/step/plan.py",
-        "or list(map(version_of, parameters)) == self._versions",
+        "optimizers/step/question.py",
+        "or list(map(version_of, parameters)) == plan._versions",
         "or True",
     ),
     Mutant(
         "plan: other memory of a weight is not noticed",
-        "optimizers/step/plan.py",
+        "optimizers/step/question.py",
         "if (own.data_ptr(), own.stride(), own.shape) != where:",
         "if False:",
     ),
     Mutant(
         "plan: an exchanged momentum is not noticed",
-        "optimizers/step/plan.py",
+        "optimizers/step/question.py",
         "if held.get(key) is not stored or local.data_ptr() != pointer:",
         "if False:",
     ),

@@ -1,9 +1,11 @@
-"""Put what the records of experiments on problems say into the guides, "Choose" and the gallery.
+"""Put what the records of experiments on problems say into guides, "Choose", gallery and README.
 
     python scripts/problem_pages.py [results]
 
 Each guide gets the picture, the table and the verdicts of its experiment, with the command that
-makes them; "Choose" gets one number for each problem. An experiment without records is named.
+makes them; "Choose" gets one number for each problem, the README one row: with the constraint,
+without it by the strongest of the rivals, and what it costs. An experiment without records is
+named.
 """
 
 from __future__ import annotations
@@ -25,15 +27,23 @@ PAGES = {
     "no-normalisation": "deep-networks.md",
     "long-memory": "long-memory.md",
     "grokking": "generalise-early.md",
+    "quantisation": "few-bits.md",
+    "plasticity": "keep-learning.md",
 }
 """The guide of each experiment; it has comments "NAME: begin" and "NAME: end"."""
 CHOOSE, GALLERY = ROOT / "docs" / "choose.md", ROOT / "docs" / "gallery.md"
+README = ROOT / "README.md"
 LATE = kit.Quantity("test_accuracy", "test accuracy, %", 1, 100.0, 1, late=True)
+
+
+def percent(key: str, label: str) -> kit.Quantity:
+    """A share, as it is shown."""
+    return kit.Quantity(key, label, 1, 100.0, 1)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A row of "Choose".
+    """A row of "Choose", and of the README's table.
 
     Attributes:
         problem: what somebody has.
@@ -43,8 +53,10 @@ class Problem:
         guide: a page, from docs.
         experiment: that measures it.
         bounded: its job with the constraint.
-        free: that of the strongest rival named here.
+        rivals: jobs without it, with as many trials as the job with it.
         quantity: by which they are compared.
+        cost: what the constraint may cost: a number, beside that of the rival with the best one.
+        exact: whether a sign test compares them, for numbers without a mean.
     """
 
     problem: str
@@ -54,25 +66,66 @@ class Problem:
     guide: str
     experiment: str
     bounded: str
-    free: str
+    rivals: tuple[str, ...]
     quantity: kit.Quantity
+    cost: kit.Quantity
+    exact: bool = False
+
+    def records(self, folder: Path) -> kit.Records | None:
+        """Those of the experiment; None if the two jobs to compare have none that are complete."""
+        path = folder / self.experiment
+        found = read_records(path) if path.is_dir() else kit.Records([])
+        done = {name for name, own in found.items() if own.complete}
+        return found if {self.bounded, *self.rivals} <= done else None
+
+    def strongest(self, records: kit.Records, quantity: kit.Quantity) -> kit.Record:
+        """The rival with the best mean."""
+        return max(
+            (records[name] for name in self.rivals),
+            key=lambda own: quantity.sign * kit.mean_std(quantity.of(own).values)[0],
+        )
 
     def evidence(self, folder: Path) -> str:
         """One number with the constraint and one without."""
-        if not (folder / self.experiment).is_dir():
+        records = self.records(folder)
+        if records is None:
             return "not measured yet"
-        records = read_records(folder / self.experiment)
-        numbers = [self.quantity.text(records[job]) for job in (self.bounded, self.free)]
-        rival = records[self.free].settings["label"]
+        rival = self.strongest(records, self.quantity)
+        numbers = [self.quantity.text(own) for own in (records[self.bounded], rival)]
         page = f"[{self.experiment}](reproduction/{self.experiment}.md)"
-        return f"{self.quantity.label}: {numbers[0]}; {rival}: {numbers[1]} ({page})"
+        return f"{self.quantity.label}: {numbers[0]}; {rival.label}: {numbers[1]} ({page})"
 
     def row(self, folder: Path) -> list[str]:
-        """Its cells."""
+        """Its cells in "Choose"."""
         problem = f"[{self.problem}]({self.guide})"
         return [problem, self.constraint, self.direction, self.radius, self.evidence(folder)]
 
+    def short(self, folder: Path) -> list[str]:
+        """Its cells in the README; none if it was not measured."""
+        records = self.records(folder)
+        if records is None:
+            return []
+        own, rival = records[self.bounded], self.strongest(records, self.quantity)
+        best = self.strongest(records, self.cost)
+        (claim,) = kit.Ahead(self.quantity, self.bounded, over=(rival.job,), exact=self.exact)(
+            records
+        )
+        (answer,) = claim.answers
+        return [
+            f"[{self.problem}](docs/{self.guide})",
+            f"{self.quantity.label}: {_plain(self.quantity, rival)} ({rival.label})",
+            f"{_plain(self.quantity, own)} ({self.constraint})",
+            f"{self.cost.label}: {_plain(self.cost, best)} → {_plain(self.cost, own)}",
+            f"{answer.verdict} (n = {len(self.quantity.of(own).values)})",
+        ]
 
+
+def _plain(quantity: kit.Quantity, record: kit.Record) -> str:
+    """Mean ± standard deviation, without the number of runs."""
+    return quantity.text(record).partition(" (")[0]
+
+
+TIME = kit.Quantity("seconds", "s of training", -1, digits=1)
 PROBLEMS = [
     Problem(
         "the test loss rises while the training loss falls",
@@ -80,8 +133,13 @@ PROBLEMS = [
         "`gradient`",
         '`"initial"`, factor 2',
         "guides/bound-weights.md",
-        *("fashion-circle", "c-cola-ud", "sgd-m-wd-1e-4"),
+        *(
+            "fashion-circle",
+            "c-cola-ud",
+            (*(f"sgd-m-wd-{decay}" for decay in ("1e-4", "5e-5", "1e-5")), "sgd-m"),
+        ),
         kit.Quantity("test_loss", "test loss", digits=3),
+        kit.Quantity("test_accuracy", "accuracy, %", 1, 100.0, 1, late=True),
     ),
     Problem(
         "a deep plain network does not start to learn",
@@ -89,8 +147,9 @@ PROBLEMS = [
         "`adam`, or `gradient`",
         '1; behind ReLUs `scale="relu"`',
         "guides/deep-networks.md",
-        *("depth-orthogonal", "o-cola-od-8", "sgd-orthogonal-8"),
+        *("depth-orthogonal", "o-cola-od-8", ("sgd-8", "sgd-orthogonal-8", "sgd-penalty-8")),
         LATE,
+        kit.Quantity("test_loss", "test loss", -1, digits=2, late=True),
     ),
     Problem(
         "small changes of the input change the answer",
@@ -98,8 +157,31 @@ PROBLEMS = [
         "`gradient`",
         "1, outputs times 10 in the loss",
         "guides/robust-networks.md",
-        *("lipschitz", "orthogonal-sort", "attacked"),
-        kit.Quantity("certified_0.5", "certain within 0.5, %", 1, 100.0, 1),
+        *("lipschitz", "orthogonal-sort", ("sgd", "decay", "attacked")),
+        percent("certified_0.5", "certain within 0.5, %"),
+        percent("test_accuracy", "accuracy, %"),
+    ),
+    Problem(
+        "weights are to have two bits",
+        "`Circle` on all weights",
+        "`gradient`",
+        '`"fan_in"`, factor 1',
+        "guides/few-bits.md",
+        *("quantisation", "mlp-circle"),
+        tuple(f"mlp-{name}" for name in ("sgd", "adam", "decay", "adam-decay", "penalty", "clip")),
+        percent("best_2", "right with 2 bits, %"),
+        percent("test_accuracy", "in float, %"),
+    ),
+    Problem(
+        "a network that learned many tasks learns no more",
+        "`Box` on all weights",
+        "`adam`, or `gradient`",
+        "1 to 4 times 1/√fan_in",
+        "guides/keep-learning.md",
+        *("plasticity", "box-adam"),
+        ("free-adam", "decay-adam", "initial-adam", "shrink-adam"),
+        percent("late_accuracy", "last tasks, %"),
+        percent("early_accuracy", "first tasks, %"),
     ),
     Problem(
         "a recurrent network forgets",
@@ -107,17 +189,20 @@ PROBLEMS = [
         "`adam`",
         "1",
         "guides/long-memory.md",
-        *("long-memory", "orthogonal-adam-100", "free-100"),
-        kit.Quantity("recalled", "symbols recalled, %", 1, 100.0, 1),
+        *("long-memory", "orthogonal-adam-100", ("free-100", "lstm-100")),
+        percent("recalled", "symbols recalled, %"),
+        TIME,
     ),
     Problem(
         "it memorises, and generalises much later",
         "`Sphere` on the rows of hidden matrices",
         "`sign`, or `adam`",
-        "1 or 2",
+        "0.5 or 1",
         "guides/generalise-early.md",
-        *("grokking", "sign-bounded", "adamw"),
+        *("grokking", "sign-bounded", ("usual", "adamw", "lion")),
         kit.Quantity("steps", "steps to 95 %, or the limit", digits=0),
+        TIME,
+        exact=True,
     ),
 ]
 
@@ -126,6 +211,20 @@ def choices(folder: Path) -> str:
     """The table of problems."""
     columns = ["Problem", "Constraint", "Direction", "Radius to start with", "Measured"]
     return markdown_table(columns, [problem.row(folder) for problem in PROBLEMS])
+
+
+def readme(folder: Path) -> str:
+    """The README's table: the problems that were measured."""
+    columns = [
+        "Problem",
+        "Without: the strongest rival",
+        "With",
+        "Cost: best without → with",
+        "Ahead?",
+    ]
+    rows = [cells for problem in PROBLEMS if (cells := problem.short(folder))]
+    more = "Which direction and radius, and all rivals: [choose](docs/choose.md)."
+    return f"{markdown_table(columns, rows)}\nMean ± standard deviation over the seeds. {more}\n"
 
 
 def gallery(folder: Path) -> str:
@@ -182,6 +281,7 @@ def main(arguments: list[str]) -> int:
         put(GUIDES / page, name, section(name, folder))
     put(CHOOSE, "problems", choices(folder))
     put(GALLERY, "problems", gallery(folder))
+    put(README, "problems", readme(folder))
     return 0
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 import colangevin as cl
 from colangevin.constraints import Constraint, State
 from colangevin.integrators import Dynamics, advance, parse
-from colangevin.optimizers.step.bucket import MOMENTUM, SLACK, SLACK_MOMENTUM
+from colangevin.optimizers.step.layout import MOMENTUM, SLACK, SLACK_MOMENTUM
 from targets import batch_means_mcse
 
 OVERDAMPED = "overdamped"

@@ -56,13 +56,12 @@ def test_routes() -> None:
 
 DIRECTIONS = ("Direction", "Gradient", "Sign", "Adam", "Polar")
 GEOMETRIES = ("Box", "NonNegative", "Simplex", "Spectral", "DiagonalGram")
-MOVES = ("Turn",)
-"""Directions, geometries and the move of another dynamics; the limit is that of all else."""
+"""Directions and geometries; the limit is that of all else."""
 
 
 def test_classes() -> None:
     found = measures.classes(measures.files(*measures.CORE))
-    named = {*DIRECTIONS, *GEOMETRIES, *MOVES}
+    named = {*DIRECTIONS, *GEOMETRIES}
     assert named <= {*found}
     assert len(found) <= 62 + len(named)
 

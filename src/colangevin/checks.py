@@ -59,6 +59,21 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     return value
 
 
+def seed(name: str, value: object) -> int:
+    """Return ``value`` as an integer from 0 to 2**63 − 1."""
+    found = count(name, value, least=0)
+    if found >= 2**63:
+        raise ValueError(f"{name} must lie between 0 and 2**63 - 1, got {value}")
+    return found
+
+
+def flag(name: str, value: object) -> bool:
+    """Return ``value`` if it is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``allowed``."""
     if not isinstance(value, str) or value not in allowed:

@@ -5,6 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from colangevin import Circle, CoLA, ConstraintError, State
+from colangevin.constraints.angles import LONG
+from colangevin.constraints.sums import ALONE
 from registry import normals
 
 
@@ -159,3 +161,30 @@ def test_layers_of_one_group_have_their_own_fan_in() -> None:
 def test_the_fan_in_of_a_vector_is_not_known() -> None:
     with pytest.raises(ConstraintError, match=r"fan_in.*2 dimensions.*\(7,\)"):
         CoLA([torch.nn.Parameter(torch.zeros(7))], lr=0.1, constraint=Circle("fan_in"))
+
+
+def long_state(largest: float) -> tuple[Circle, State]:
+    """More weights than torch's sine is asked for, one of which is at an angle of this size."""
+    angle = largest * (2 * torch.rand(LONG, generator=torch.Generator().manual_seed(2)) - 1)
+    angle[7] = largest
+    circle = Circle(0.7)
+    return circle, State(0.7 * angle.sin(), torch.zeros(LONG), angle)
+
+
+@pytest.mark.parametrize("largest", [0.3, 0.699, 0.701, 1.499, 1.501, 3.0])
+def test_polynomials_of_many_angles_are_right_to_rounding(largest: float) -> None:
+    circle, state = long_state(largest)
+    exact = state.map(torch.Tensor.double)
+    assert exact.slack is not None
+    kick = circle.impulse(state, torch.ones(LONG), 1.0, 0.0, None).main
+    torch.testing.assert_close(kick.double(), exact.slack.cos() / 0.7, rtol=0.0, atol=3e-7)
+    moved = circle.drift(state, 0.1).position
+    torch.testing.assert_close(moved.double(), 0.7 * exact.slack.sin(), rtol=2e-7, atol=1e-10)
+
+
+def test_the_bits_of_a_part_do_not_depend_on_its_size() -> None:
+    circle, state = long_state(0.3)
+    part = circle.part(torch.Size([LONG]), [0], [LONG], ALONE)
+    whole = part.drift(state.map(torch.clone), 0.1).position
+    half = part.drift(state.map(lambda t: t[: LONG // 2].clone()), 0.1).position
+    assert torch.equal(whole[: LONG // 2], half)

@@ -252,7 +252,7 @@ def test_outputs_of_all_members():
     [
         ((linear, []), {}, ValueError, "at least one member"),
         ((linear, [1, 1]), {}, ValueError, "1 more than once"),
-        ((linear, [1.5]), {}, TypeError, "integers, got 1.5"),
+        ((linear, [1.5]), {}, TypeError, "must be an integer, got 1.5"),
         ((linear, [-1]), {}, ValueError, "-1"),
         ((lambda: 3, [1]), {}, TypeError, "torch.nn.Module"),
         ((lambda: nn.Linear(1, 1).to(torch.float8_e5m2), [1]), {}, TypeError, "float32 or float64"),

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from colangevin import State, Unconstrained
-from colangevin.integrators import Dynamics, advance, impulse, kick, parse, thermostat
+from colangevin.integrators import Dynamics, advance, impulse, parse
 from colangevin.integrators.scheme import Drift, Move, Run, Scheme, coefficients
 from registry import normals
 
@@ -102,10 +102,10 @@ def test_an_impulse_is_its_letters_one_after_the_other(run: str) -> None:
     literal, variance = state.map(torch.clone), 0.0
     for letter, fraction in pieces:
         if letter == "B":
-            literal = kick(constraint, literal, gradient, h * fraction)
+            literal = impulse(constraint, literal, gradient, 1.0, -h * fraction, 0.0, None)
         else:
             share = decay**fraction
-            literal = thermostat(constraint, literal, share, 0.0, None)
+            literal = impulse(constraint, literal, None, share, 0.0, 0.0, None)
             variance = variance * share**2 + tau * (1.0 - share**2)
     old, weight, scale = coefficients(pieces, decay)
     joined = impulse(constraint, state, gradient, old, -h * weight, 0.0, None)

@@ -32,7 +32,7 @@ def drift(constraint: Constraint, state: State, step: float) -> State:
 
 def kick(constraint: Constraint, state: State, gradient: torch.Tensor, step: float) -> State:
     """B on a copy."""
-    return pieces.kick(constraint, state.map(torch.clone), gradient, step)
+    return pieces.impulse(constraint, state.map(torch.clone), gradient, 1.0, -step, 0.0, None)
 
 
 def flip(state: State) -> State:

@@ -143,7 +143,6 @@ MEANINGLESS: dict[str, tuple[Any, Any]] = {
     "maximize": (False, True),
     "nesterov": (False, True),
     "foreach": (None, True),
-    "capturable": (False, True),
     "differentiable": (False, True),
     "dampening": (0, 0.5),
 }

@@ -10,7 +10,7 @@ from torch import nn
 
 import colangevin as cl
 from colangevin.diagnostics import kinetic_temperature
-from colangevin.optimizers.step.bucket import MOMENTUM
+from colangevin.optimizers.step.layout import MOMENTUM
 
 MASSES = torch.tensor([1.0, 4.0, 0.25])
 WORDS = ["OBA", "ABO", "BAOAB", "AOAB"]

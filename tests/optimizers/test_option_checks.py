@@ -97,7 +97,7 @@ class TestFlagsOfSGD:
             ("dampening", 0.5, "multiply lr by 1 - dampening"),
             ("maximize", True, "negate the loss"),
             ("foreach", True, "leave it out"),
-            ("capturable", True, "leave it out"),
+            ("capturable", True, "an argument of the optimizer"),
             ("differentiable", True, "leave it out"),
             ("maximize", "yes", "negate the loss"),
         ],

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import colangevin as cl
-from colangevin.optimizers.step.bucket import MOMENTUM, SLACK
+from colangevin.optimizers.step.layout import MOMENTUM, SLACK
 
 LADDER = [0.1, 0.2, 0.4, 0.8]
 

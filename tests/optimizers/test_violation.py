@@ -125,7 +125,9 @@ def test_there_is_a_count_of_iterations_and_of_fallbacks(constraint: str) -> Non
             "iterations",
             "fallbacks",
             "at_bound",
+            "members",
         )
+        assert group.members == ()
         assert isinstance(group.iterations, int) and isinstance(group.fallbacks, int)
         assert (group.iterations > 0) == (iterates and index == 0)
         assert group.fallbacks == 0

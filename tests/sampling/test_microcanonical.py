@@ -10,11 +10,11 @@ from torch import Tensor
 
 import colangevin as cl
 import targets
-from colangevin.integrators.microcanonical import turn
 from colangevin.sampling.chains import Chains, Dynamics
 from colangevin.sampling.microcanonical import Microcanonical, at_speed, isokinetic
 from colangevin.sampling.moves import Phase, fresh_momenta, refresh, turned
 from colangevin.sampling.targets import target_of
+from colangevin.sampling.turning import turn
 from posteriors import Point, estimate, point
 from reference_sampling import isokinetic_on_the_sphere
 

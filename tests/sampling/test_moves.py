@@ -7,7 +7,7 @@ from torch import Tensor
 import colangevin as cl
 from colangevin.ensemble.data import TEST, random_bits
 from colangevin.integrators.scheme import Overdamped
-from colangevin.optimizers.step.bucket import MOMENTUM
+from colangevin.optimizers.step.layout import MOMENTUM
 from colangevin.optimizers.step.noise import Noise
 from colangevin.sampling import descent
 from colangevin.sampling.chains import Chains, Dynamics

@@ -228,6 +228,8 @@ class Constraint(ABC):
     """Whether a projection can fail: a step then keeps what it writes over, to put it back."""
     elementwise: ClassVar[bool] = False
     """Whether every entry is a manifold of its own."""
+    derived: ClassVar[bool] = False
+    """Whether weights are a function of their slack: what is written to them alone is lost."""
     double_safe: ClassVar[bool] = True
     """Whether ``residual`` may be asked in float64 whatever the parameter's dtype is."""
     quotient: ClassVar[bool] = False

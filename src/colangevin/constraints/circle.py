@@ -12,6 +12,17 @@ import torch
 from torch import Tensor
 
 from colangevin import checks
+from colangevin.constraints.angles import (
+    COSINE,
+    NEAR,
+    QUARTER,
+    SINE,
+    angle_of,
+    hold_,
+    polynomial,
+    scaled_,
+    wrap_,
+)
 from colangevin.constraints.base import (
     NEAR_BOUND,
     Constraint,
@@ -40,11 +51,6 @@ SLIGHT = 0.004
 """Up to this relative excess weights are clipped: they were rounded, as in bfloat16."""
 INITIAL = "initial"
 FAN_IN = "fan_in"
-QUARTER = math.pi / 2
-NEAR = 1.5
-"""Angles, in radians, up to which a weight is not near its bound."""
-TURN = (6.28125, 0.0019353071795864769)
-"""2π in two parts: small multiples of the first are exact, in every dtype."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,6 +91,8 @@ class Circle(Constraint):
     blocks: int = field(default=1, kw_only=True)
     _inverse: float | Tensor = field(init=False, repr=False)
     elementwise: ClassVar[bool] = True
+    derived: ClassVar[bool] = True
+    _exact: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         usual = 2.0 if isinstance(self.radius, str) and self.radius == INITIAL else 1.0
@@ -142,7 +150,8 @@ class Circle(Constraint):
         radius = self.radius
         if isinstance(radius, Tensor):
             radius = part_of(radius, shape, first, size)
-        return replace(self, radius=radius, blocks=1)
+        # The last bits of a part must not depend on where a weight was cut.
+        return replace(self, radius=radius, blocks=1)._with(_exact=True)
 
     def describe(self) -> dict[str, Any]:
         # The last one tells a state dict apart that has the slack in the place of the angle.
@@ -286,8 +295,13 @@ class Circle(Constraint):
         assert state.slack is not None
         speed = None
         if gradient is not None:
-            speed = torch.cos(state.slack).mul_(gradient)
-            speed.mul_(like(self._inverse, gradient) * weight)
+            factor = like(self._inverse, gradient) * weight
+            if not (self._exact or self._blind(state.slack)):
+                speed = polynomial(state.slack, COSINE, factor)
+            if speed is not None:
+                speed.mul_(gradient)
+            else:
+                speed = scaled_(torch.cos(state.slack).mul_(gradient), factor)
         if draw is not None:
             noise = draw(state.position) * (like(self._inverse, state.position) * scale)
             speed = noise if speed is None else speed.add_(noise)
@@ -327,15 +341,23 @@ class Circle(Constraint):
 
     def _settle(self, state: State) -> State:
         """The weights of new angles, which are wrapped and held away from ±π/2."""
-        angle, position = state.slack, state.position
+        angle, position, radius = state.slack, state.position, self._radius(state.position)
         assert angle is not None
-        # Nearly always there is nothing to do, but a GPU would have to wait for the answer.
-        blind = self.captured or not angle.is_cpu or not angle.numel()
-        if blind or not float(angle.abs().amax()) <= NEAR:
-            hold_(wrap_(angle))
-        bound: Any = self.bound(position.dtype, position.device)
-        torch.sin(angle, out=position).mul_(self._radius(position)).clamp_(-bound, bound)
+        # Nearly always there is nothing to hold, but a GPU would have to wait for the answer.
+        blind = self._blind(angle)
+        series = None if blind or self._exact else polynomial(angle, SINE, radius)
+        if series is not None:
+            torch.mul(series, angle, out=position)
+        elif not blind and float(angle.abs().amax()) <= NEAR:
+            scaled_(torch.sin(angle, out=position), radius)
+        else:
+            bound: Any = self.bound(position.dtype, position.device)
+            scaled_(torch.sin(hold_(wrap_(angle)), out=position), radius).clamp_(-bound, bound)
         return state
+
+    def _blind(self, angle: Tensor) -> bool:
+        """Whether angles cannot be looked at without waiting for a device."""
+        return self.captured or not angle.is_cpu or not angle.numel()
 
     def ambient_momentum(self, state: State) -> Tensor:
         assert state.momentum is not None
@@ -375,50 +397,6 @@ def below(numbers: Tensor, dtype: torch.dtype) -> Tensor:
     signed = torch.where(near == 0.0, -near.abs(), near)
     lower = (signed.view(integer) + torch.where(signed > 0.0, -1, 1).to(integer)).view(dtype)
     return torch.where(near.double() > numbers, lower, near)
-
-
-def angle_of(sine: Tensor, cosine: Tensor) -> Tensor:
-    """``atan2``, of which torch's last bits depend on where in a tensor a number stands.
-
-    The arctangent is taken of the smaller over the larger of both, so it is right to rounding.
-
-    Example:
-        >>> angle_of(torch.tensor([1.0, -0.0, 0.0]), torch.tensor([0.0, -1.0, 0.0]))
-        tensor([ 1.5708, -3.1416,  0.0000])
-    """
-    steep = sine.abs() >= cosine.abs()
-    below = torch.where(steep, sine, cosine)
-    part = torch.where(steep, cosine, sine).div_(below.masked_fill_(below == 0.0, 1.0)).atan_()
-    turn = (cosine < 0.0).to(sine.dtype).mul_(math.pi).copysign_(sine)
-    quarter = torch.full_like(sine, QUARTER).copysign_(sine)
-    return torch.where(steep & (sine != 0.0), quarter - part, turn + part)
-
-
-def wrap_(angle: Tensor) -> Tensor:
-    """The same angles from −π to π, in place. An absurd one stays finite.
-
-    Example:
-        >>> wrap_(torch.tensor([3.0, 4.0, 2e30]))
-        tensor([ 3.0000, -2.2832,  3.1416])
-    """
-    turns = (angle * (0.5 / math.pi)).round_()
-    for part in TURN:
-        angle.sub_(turns, alpha=part)
-    return angle.clamp_(-math.pi, math.pi)
-
-
-def hold_(angle: Tensor) -> Tensor:
-    """Angles not nearer to ±π/2 than √eps, in place: there is no kick where cos φ is 0.
-
-    Example:
-        >>> hold_(torch.tensor([1.0, torch.pi / 2])).cos() > 3e-4
-        tensor([True, True])
-    """
-    size = angle.abs()
-    rest = torch.rsub(size, QUARTER)
-    least = torch.full_like(rest, math.sqrt(torch.finfo(angle.dtype).eps))
-    edge = torch.rsub(least.copysign(rest), QUARTER)
-    return angle.copy_(torch.where(rest.abs() < least, edge, size).copysign_(angle))
 
 
 def check_radius(radius: object, words: tuple[str, ...] = (INITIAL,)) -> float | Tensor | str:

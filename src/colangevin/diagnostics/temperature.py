@@ -48,7 +48,7 @@ def _kinetic(optimizer: CoLA, index: int) -> float | None:
     buckets = [bucket for bucket, momentum in moved_buckets(plan, state_of) if momentum]
     states = [bucket.look(state_of, momentum=True) for bucket in buckets]
     freedom = degrees_of_freedom(buckets)
-    if freedom == 0 or not any(max(bucket.steps()) for bucket in buckets):
+    if freedom == 0 or not any(int(bucket.counts.max()) for bucket in buckets):
         return None
     energy = sum(
         float(bucket.per_member(bucket.constraint.kinetic_terms(state)))

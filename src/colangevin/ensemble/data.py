@@ -160,10 +160,7 @@ def _points(inputs: Tensor, targets: Tensor, members: int, per_member: bool) -> 
 
 
 def _in_own_order(
-    ensemble: Ensemble,
-    points: int,
-    batch_size: int,
-    read: Callable[[Tensor], Iterable[Batch]],
+    ensemble: Ensemble, points: int, batch_size: int, read: Callable[[Tensor], Iterable[Batch]]
 ) -> Iterator[Iterator[Batch]]:
     """Batches in which each member has its own order.
 

@@ -15,19 +15,14 @@ from torch import Tensor, nn
 from colangevin.ensemble import members
 from colangevin.ensemble.data import Points, batches_of
 from colangevin.ensemble.gradients import Found, Gradients, Loss, Penalty
-from colangevin.ensemble.groups import (
-    STEP,
-    MemberViolation,
-    groups_of,
-    violation_of_members,
-    wanted,
-)
+from colangevin.ensemble.groups import STEP, groups_of, wanted
 from colangevin.ensemble.members import OPTIONS, spread
 from colangevin.ensemble.state import Removal, move, pack, select, sound, unpack
 from colangevin.ensemble.train import History, MembersOptimizer, evaluate, fit
 from colangevin.errors import DivergenceWarning, ProjectionWarning
 from colangevin.optimizers.step.execute import execute
 from colangevin.optimizers.step.kernels import wants_kernels
+from colangevin.optimizers.violation import Violation
 
 NOT_READY = "give lr (and momentum) or step_size (and friction) first, see set()"
 
@@ -472,7 +467,7 @@ class Ensemble:
         return evaluate(self, function, inputs, targets, per_member, batch_size)
 
     @torch.no_grad()
-    def violation(self) -> list[MemberViolation]:
+    def violation(self) -> list[Violation]:
         """For each group a ``Violation``, as of ``CoLA``: the worst of the members that are left.
 
         Its attribute ``members`` has the residual of each of them.
@@ -487,7 +482,7 @@ class Ensemble:
             >>> weight.residual < 1e-6, len(weight.members)
             (True, 3)
         """
-        return [violation_of_members(group, self._state) for group in self._groups]
+        return [group.violation(self._state) for group in self._groups]
 
     def state_tensors(self) -> list[Tensor]:
         """What is kept between steps besides the parameters."""

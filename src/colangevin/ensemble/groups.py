@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from colangevin.constraints import Constraint, Outcome, State
+from colangevin.constraints import Constraint, Outcome
 from colangevin.constraints.base import Scalar
 from colangevin.integrators.adaptive import AdaptiveDynamics
 from colangevin.integrators.recipe import FAINT, Recipe, joined
@@ -19,16 +19,10 @@ from colangevin.integrators.scheme import parse
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.options import decays, dynamics, is_adaptive, resolve
 from colangevin.optimizers.partitioned.methods import decay
-from colangevin.optimizers.step.bucket import Bucket, StateOf
+from colangevin.optimizers.step.bucket import Bucket
+from colangevin.optimizers.step.layout import StateOf
 from colangevin.optimizers.step.plan import Plan
-from colangevin.optimizers.violation import (
-    Violation,
-    bound_count,
-    cotangency_of,
-    measured,
-    share_of,
-    worst_of,
-)
+from colangevin.optimizers.violation import Violation, violation_of
 
 One = TypeVar("One")
 Made = TypeVar("Made")
@@ -242,6 +236,12 @@ class MemberGroup:
             self.forget()
         return outcome
 
+    def violation(self, state_of: StateOf) -> Violation:
+        """The worst of the group over its members, and the residual of each."""
+        parts = [(part, self.momentum) for bucket in self.buckets for part in bucket.singles()]
+        counts = self.iterations, self.fallbacks
+        return violation_of(parts if self.options else (), state_of, counts, len(self.options))
+
     # --- members that go ------------------------------------------------------------------------
 
     def select(self, keep: Sequence[int]) -> None:
@@ -379,58 +379,3 @@ def step_of(group: Mapping[str, Any]) -> dict[str, Any]:
     word = parse(group["scheme"], bool(group.get("delayed_gradient")))
     euler = math.isinf(friction) and not word.has_limit
     return {"step_size": lr if euler else math.sqrt(lr), "friction": friction}
-
-
-# --- violations -------------------------------------------------------------------------------
-
-
-class MemberViolation(Violation):
-    """How well a group's constraint holds in an ensemble: a ``Violation``, the worst of members.
-
-    Attributes:
-        members: the residual of each member.
-
-    Example:
-        >>> found = MemberViolation(0.2, 0.0, members=(0.1, 0.2))
-        >>> found.residual, found.members
-        (0.2, (0.1, 0.2))
-    """
-
-    members: tuple[float, ...]
-
-    def __new__(cls, *fields: Any, members: Sequence[float] = ()) -> MemberViolation:
-        made = super().__new__(cls, *fields)
-        made.members = tuple(members)
-        return made
-
-
-def violation_of_members(group: MemberGroup, state_of: StateOf) -> MemberViolation:
-    """The worst of a group over its members, and the residual of each."""
-    if not group.options:
-        return MemberViolation(0.0, 0.0, group.iterations, group.fallbacks)
-    residuals = [torch.zeros(len(group.options), dtype=torch.float64)]
-    cotangencies, bounds = [0.0], []
-    for bucket in group.buckets:
-        for part in bucket.singles():
-            state = part.look(state_of, group.momentum)
-            residuals.append(_residuals(part, state))
-            bounds.append(bound_count(part, state))
-            if group.momentum:
-                cotangencies.append(cotangency_of(part.constraint, state))
-    members = torch.stack(residuals).amax(dim=0).tolist()
-    worst = worst_of([0.0, *members]), worst_of(cotangencies)
-    counts = group.iterations, group.fallbacks
-    return MemberViolation(*worst, *counts, share_of(bounds), members=members)
-
-
-def _residuals(part: Bucket, state: State) -> Tensor:
-    """The largest residual of each member."""
-    found = part.constraint.residual(measured(part.constraint, state)).abs()
-    rows = state.position.shape
-    if found.shape[:1] != rows[:1]:
-        raise ValueError(
-            f"{type(part.constraint).__name__}.residual must return one or more numbers for each "
-            "row of the batch, and have the rows as its first dimension: for a position of the "
-            f"shape {tuple(rows)} that is {rows[0]}, got the shape {tuple(found.shape)}"
-        )
-    return part.worst_of_members(found).double().cpu()

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
+from colangevin import checks
 from colangevin.constraints import Constraint
 from colangevin.optimizers import CoLA, parameter_groups
-from colangevin.optimizers.step.bucket import HALF, MASTER
+from colangevin.optimizers.step.layout import HALF, MASTER
 from colangevin.optimizers.step.place import unannounced
 
 Factory: TypeAlias = Callable[..., nn.Module]
@@ -36,10 +37,7 @@ def check_seeds(seeds: Sequence[int]) -> list[int]:
     if not found:
         raise ValueError("seeds must name at least one member, got none")
     for seed in found:
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise TypeError(f"seeds must be integers, got {seed!r}")
-        if not 0 <= seed < 2**63:
-            raise ValueError(f"seeds must lie between 0 and 2**63 - 1, got {seed}")
+        checks.seed("each of seeds", seed)
     if len(set(found)) < len(found):
         twice = next(seed for seed in found if found.count(seed) > 1)
         raise ValueError(f"seeds must differ, got {twice} more than once")

@@ -20,9 +20,8 @@ from colangevin.ensemble import members
 from colangevin.ensemble.data import Points
 from colangevin.ensemble.ensemble import Ensemble
 from colangevin.ensemble.gradients import Loss
-from colangevin.ensemble.groups import MemberViolation
 from colangevin.ensemble.train import History, listed, widen
-from colangevin.optimizers.violation import share_of, worst_of
+from colangevin.optimizers.violation import Violation, share_of, worst_of
 
 T = TypeVar("T")
 
@@ -251,20 +250,20 @@ torch.distributed.init_process_group() first, or use Ensemble
 
         return self._everyone(self._together(work))
 
-    def violation(self) -> list[MemberViolation]:
+    def violation(self) -> list[Violation]:
         """As ``Ensemble.violation``; ``members`` has every seed, NaN for those that are gone."""
         own = self._together(self.local.violation)
         found = []
         for mine, *ranks in zip(own, *self._gather(own), strict=True):
             members = torch.tensor(mine.members, dtype=torch.float64)
             found.append(
-                MemberViolation(
+                Violation(
                     worst_of([one.residual for one in ranks]),
                     worst_of([one.cotangency for one in ranks]),
                     max(one.iterations for one in ranks),
                     sum(one.fallbacks for one in ranks),
                     share_of((one.at_bound * len(one.members), len(one.members)) for one in ranks),
-                    members=self._everyone(widen(self.local, members)).tolist(),
+                    tuple(self._everyone(widen(self.local, members)).tolist()),
                 )
             )
         return found

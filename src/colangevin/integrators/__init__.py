@@ -3,21 +3,7 @@
 from colangevin.integrators.pieces import advance as advance
 from colangevin.integrators.pieces import drift as drift
 from colangevin.integrators.pieces import impulse as impulse
-from colangevin.integrators.pieces import kick as kick
 from colangevin.integrators.pieces import overdamped as overdamped
-from colangevin.integrators.pieces import thermostat as thermostat
 from colangevin.integrators.recipe import Dynamics as Dynamics
 from colangevin.integrators.scheme import Scheme as Scheme
 from colangevin.integrators.scheme import parse as parse
-
-__all__ = [
-    "Dynamics",
-    "Scheme",
-    "advance",
-    "drift",
-    "impulse",
-    "kick",
-    "overdamped",
-    "parse",
-    "thermostat",
-]

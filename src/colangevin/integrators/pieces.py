@@ -141,34 +141,6 @@ def _accumulate(
     return state._replace(momentum=momentum, slack_momentum=slack)
 
 
-def kick(constraint: Constraint, state: State, gradient: Tensor, step: Scalar) -> State:
-    """B: p ← p − hΠG (4.44).
-
-    Example:
-        >>> import torch
-        >>> from colangevin.constraints import Unconstrained
-        >>> kick(Unconstrained(), State(torch.zeros(1), torch.ones(1)), torch.ones(1), 0.1).momentum
-        tensor([0.9000])
-    """
-    return impulse(constraint, state, gradient, 1.0, -step, 0.0, None)
-
-
-def thermostat(
-    constraint: Constraint, state: State, decay: float, temperature: float, draw: Draw | None
-) -> State:
-    """O: p ← Π(c p + sqrt(τ(1 − c²)) R) with c = e^{−γh} = ``decay`` (4.45).
-
-    Example:
-        >>> import torch
-        >>> from colangevin.constraints import Unconstrained
-        >>> state = State(torch.zeros(1), torch.ones(1))
-        >>> thermostat(Unconstrained(), state, 0.5, 0.0, None).momentum
-        tensor([0.5000])
-    """
-    scale = (temperature * (1.0 - decay * decay)) ** 0.5
-    return impulse(constraint, state, None, decay, 0.0, scale, draw)
-
-
 def overdamped(
     constraint: Constraint,
     state: State,

@@ -63,13 +63,16 @@ class Dynamics(NamedTuple):
         """
         lr, decay, temperature, scheme = self
         if decay == 0.0 and self.is_overdamped:
-            noise = _root(2.0 * temperature * lr) if temperature else None
-            return (Overdamped(lr, noise, temperature == 0.0),)
+            spread = _root(2.0 * temperature * lr) if temperature else None
+            return (Overdamped(lr, spread, temperature == 0.0),)
         # At lr = 0 (a schedule's end) nothing moves, and noise in units of 1/h has no meaning.
         moving = isinstance(lr, Tensor) or lr > FAINT
-        noise = _root(temperature / lr) if moving and temperature else None
-        if isinstance(noise, Tensor):
+        noise: Scalar | None = None
+        if isinstance(lr, Tensor) and temperature:
+            noise = (temperature / lr).sqrt()
             noise = torch.where(noise.isfinite(), noise, 0.0)
+        elif moving and temperature:
+            noise = math.sqrt(temperature / lr) or None
         actions: list[Action] = []
         for move in damped(scheme, first, decay):
             if type(move) is Impulse:
@@ -113,7 +116,7 @@ class Recipe(NamedTuple):
 
     @classmethod
     def of(
-        cls, dynamics: Dynamics, weight_decay: float, first: bool, share: tuple[int, int] = (0, 1)
+        cls, dynamics: Dynamics, weight_decay: Scalar, first: bool, share: tuple[int, int] = (0, 1)
     ) -> Recipe:
         """The recipe of a group's dynamics.
 

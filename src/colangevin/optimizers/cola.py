@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -13,7 +13,6 @@ from torch.optim.optimizer import Optimizer, ParamsT
 
 from colangevin.constraints import Constraint, Outcome
 from colangevin.errors import ProjectionWarning
-from colangevin.integrators.recipe import direction
 from colangevin.optimizers.directions import Direction
 from colangevin.optimizers.distributed.replicas import Replicas, anywhere
 from colangevin.optimizers.option_checks import (
@@ -25,7 +24,6 @@ from colangevin.optimizers.option_checks import (
 from colangevin.optimizers.options import (
     NUMBERS,
     OPTIONS,
-    decays,
     dynamics,
     is_adaptive,
     own_direction,
@@ -34,13 +32,16 @@ from colangevin.optimizers.options import (
 )
 from colangevin.optimizers.saving import state_dict as saving
 from colangevin.optimizers.step import place
-from colangevin.optimizers.step.bucket import STEP, StateOf
+from colangevin.optimizers.step.directing import forces
+from colangevin.optimizers.step.exchanged import follow, reset_replaced
 from colangevin.optimizers.step.execute import execute
-from colangevin.optimizers.step.friction import FRICTION
-from colangevin.optimizers.step.kernels import kernel_for, wants_kernels
+from colangevin.optimizers.step.kernels import insist_on_kernels, wants_kernels
+from colangevin.optimizers.step.layout import REMEMBERED, STEP, StateOf
+from colangevin.optimizers.step.learning import learn
 from colangevin.optimizers.step.noise import choose_seed, exchange_owner
 from colangevin.optimizers.step.plan import WHOLE, Call, Marks, Plan
-from colangevin.optimizers.violation import Violation, not_finite, violation_of
+from colangevin.optimizers.step.question import all_stand, holds, reads, repeat, watch
+from colangevin.optimizers.violation import Violation, moved_buckets, not_finite, violation_of
 from colangevin.torch_compat import add_one, never_compiled, stamp
 
 OWN = ("_given", "_strict", "_native", "_replicas", "_seeded", "_capturable")
@@ -169,7 +170,7 @@ class CoLA(Optimizer):
             self._settle(index, placements)
         self._refuse_shared_seed()
         if fused:
-            self._insist_on_kernels()
+            insist_on_kernels(self._plans.values())
 
     def _parameters(self) -> Iterator[Tensor]:
         for group in self.param_groups:
@@ -183,32 +184,16 @@ class CoLA(Optimizer):
         self._call = WHOLE
         self._calls, self._said_nan = 0, False
 
-    def _insist_on_kernels(self) -> None:
-        """Refuse ``fused=True`` if no parameter can use a C kernel."""
-        plans = self._plans.values()
-        everything = [b for plan in plans for _, b in plan.divide(range(len(plan.parameters)))]
-        if not any(kernel_for(bucket) for bucket in everything):
-            kinds = sorted({type(plan.constraint).__name__ for plan in plans})
-            raise RuntimeError(
-                f"fused=True, but no parameter has a C kernel ({', '.join(kinds)}); they are for "
-                "free, circle-constrained and small orthogonal ones and for rows of spheres, in "
-                "plain CPU memory of float32 or float64"
-            )
-
-    def _settings(self) -> list[list[object]]:
-        """What tells methods apart: the numbers of each group."""
-        names = (*NUMBERS, "scheme")
-        return [[group[name] for name in names] for group in self.param_groups]
-
     def _refuse_shared_seed(self) -> None:
         """Warn if another optimizer that still exists draws the same noise."""
         if self._seeded or not self.param_groups:
             return
         if not any(float(group["temperature"]) > 0.0 for group in self.param_groups):
             return
-        other = exchange_owner(self.param_groups[0]["seed"], self)
+        other: Any = exchange_owner(self.param_groups[0]["seed"], self)
         # Methods that are compared may well have the same noise; chains of one method may not.
-        if isinstance(other, CoLA) and self._settings() == other._settings():
+        read = operator.itemgetter(*NUMBERS, "scheme")
+        if other and [*map(read, self.param_groups)] == [*map(read, other.param_groups)]:
             warnings.warn(
                 "another optimizer was made from the same weights and the same state of torch's "
                 "generator, so both draw the same noise; give each its own seed=",
@@ -275,25 +260,6 @@ class CoLA(Optimizer):
         plan.first = first
         return plan
 
-    def _follow(self) -> None:
-        """Let state go along with parameters that were exchanged, as Accelerate does for FSDP2.
-
-        A parameter of the same shape in the same place takes over the state of the former one.
-        """
-        current = set(self._parameters())
-        for index, group in enumerate(self.param_groups):
-            plan = self._plans.get(index)
-            olds, news = plan.parameters if plan else [], group["params"]
-            for old, new in zip(olds, news, strict=False):
-                if old in current or old not in self.state:
-                    continue
-                entry = self.state.pop(old)
-                if new not in self.state and old.shape == new.shape:
-                    self.state[new] = saving.moved(entry, new)
-                    self._held[new] = self._held.pop(old, group["constraint"])
-        for lost in [p for p in self.state if p not in current]:
-            del self.state[lost]
-
     # --- the step -------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -307,8 +273,9 @@ class CoLA(Optimizer):
                 the step.
         """
         if torch.compiler.is_compiling():
-            if closure is None and self._capturable and self._stands():
-                return self._repeat()
+            own = closure is None and self._capturable and self._call is WHOLE
+            if own and self._replicas.alone and all_stand(self._plans, self.param_groups):
+                return repeat(self._plans, self.param_groups)
             return self._left_alone(closure)
         loss = None if closure is None else _evaluated(closure)
         self._move(closure)
@@ -320,29 +287,6 @@ class CoLA(Optimizer):
         loss = None if closure is None else _evaluated(closure)
         self._move(closure)
         return loss
-
-    def _stands(self) -> bool:
-        """Whether the plans of the last step serve again, as far as code that is compiled can see.
-
-        The compiler watches all that is asked here. Memory and versions of weights it does not see.
-        """
-        plans = [self._plans.get(index) for index in range(len(self.param_groups))]
-        if self._call is not WHOLE or not self._replicas.alone:
-            return False
-        pairs = zip(plans, self.param_groups, strict=True)
-        return all(plan is not None and plan.stands(group) for plan, group in pairs)
-
-    @torch.no_grad()
-    def _repeat(self) -> None:
-        """A step of the plans of the last one, with nothing but operations on tensors."""
-        for index in range(len(self.param_groups)):
-            plan = self._plans[index]
-            for bucket in plan.buckets:
-                bucket.gradients = [owner.grad for owner in bucket.owners]
-            plan.run()
-            for bucket in plan.buckets:
-                bucket.gradients = [None] * len(bucket.gradients)
-                bucket.counts.add_(1)
 
     def _move(self, closure: Callable[[], Any] | None = None, call: Call | None = None) -> None:
         """Move every group with the gradients as they stand: all of them, or none.
@@ -371,12 +315,12 @@ class CoLA(Optimizer):
                     if plan is not None and plan.first != first:  # parameters came, or went
                         plan.leave(self._marks)
                         plan = None
-                    if plan is None or not plan.reads(group, call, index, replicas.chain):
+                    if plan is None or not reads(plan, group, call, index, replicas.chain):
                         plan = self._new_plan(index, call, undo)
                     if plan.rests:
                         plan.moving(call.gradients)  # refuses gradients that are wrong
                         continue
-                    if not plan.holds(group, self.state, call.gradients):
+                    if not holds(plan, group, self.state, call.gradients):
                         plan = self._new_plan(index, call, undo)
                     plans[index] = plan
                 execute(plans.values())
@@ -392,21 +336,10 @@ class CoLA(Optimizer):
         A direction remembers these gradients as those of a step.
         """
         found: dict[Tensor, Tensor] = {}
-        chosen = range(len(self.param_groups)) if indices is None else indices
-        for index in chosen:
+        for index in range(len(self.param_groups)) if indices is None else indices:
             group = self.param_groups[index]
-            if own_direction(group) is None:
-                decay = decays(group)[1]
-                slopes = [(p, p.grad) for p in group["params"] if p.grad is not None]
-                found.update({p: direction(g, p.detach(), decay).clone() for p, g in slopes})
-                continue
-            plan = self._new_plan(index, WHOLE, [])
-            for bucket in plan.buckets:
-                bucket.direct(plan.coupled_decay, bucket.steps())
-                updates = [u for u in bucket.gradients if u is not None]
-                for own, update in zip(bucket.owners, bucket.globalised(updates), strict=True):
-                    found[own] = direction(update, own.detach(), plan.weight_decay).clone()
-                bucket.gradients = [None] * len(updates)
+            plan = None if own_direction(group) is None else self._new_plan(index, WHOLE, [])
+            found.update(forces(group, plan))
         return found
 
     def _finish(self, plans: dict[int, Plan], counted: bool) -> None:
@@ -417,28 +350,9 @@ class CoLA(Optimizer):
             if not plan.finish(counted):
                 plan.leave(self._marks)
             if counted and plan.constraint.learns:
-                self._learn(index, plan)
+                self._marks.update(learn(plan, lambda i=index: self._view(i), self._marks))  # type: ignore[misc]
             if plan.outcome is not None:
                 self._note(self.param_groups[index], plan.outcome)
-
-    def _learn(self, index: int, plan: Plan) -> None:
-        """Look at weights whose geometry is learned; one that has changed holds from now on."""
-        changed = plan.learned()
-        if not changed:
-            return
-        plan.leave(self._marks)
-        for _, bucket in self._view(index).singles(changed):
-            placed = place.placement_of(bucket, strict=False)
-            if placed is not None:
-                bucket.move_to(self.state, placed[1])
-            bucket.prepare(self.state, plan.momentum)
-            if plan.momentum:
-                state = bucket.look(self.state, momentum=True)
-                assert state.momentum is not None
-                own = bucket.constraint.tangent(state, state.momentum)
-                bucket.write(state._replace(momentum=own.main, slack_momentum=own.slack))
-            bucket.push()
-            self._marks.update({p: stamp(p) for p in bucket.owners})
 
     def _new_plan(self, index: int, call: Call, undo: list[Callable[[], None]]) -> Plan:
         """What a group does in this step and, as long as it holds, in the next ones."""
@@ -446,13 +360,14 @@ class CoLA(Optimizer):
         if old is not None:
             old.leave(self._marks)
             if old.direction != own_direction(group):
-                old.forget_direction(undo)
-        self._follow()
-        self._reset_replaced(group, undo)
+                old.let_go_of(REMEMBERED, undo)  # they get another one
+        follow(self.param_groups, self._plans, self.state, self._held)
+        reset_replaced(group, self.state, self._held, self._marks, undo)
         plan = self._view(index)
-        plan.reads(group, call, index, self._replicas.chain)
+        reads(plan, group, call, index, self._replicas.chain)
         if not plan.rests:
             plan.attach(group, self._marks, self._strict, undo)
+            watch(plan, call.gradients)
             staying = {plan.parameters[i] for i in plan.active}
             for bucket in () if old is None else old.buckets:
                 bucket.part_from(staying)
@@ -491,32 +406,8 @@ class CoLA(Optimizer):
         """Refuse options and gradients that a step would refuse."""
         for index, group in enumerate(self.param_groups):
             plan = self._view(index)
-            plan.reads(group)
+            reads(plan, group, WHOLE)
             plan.moving()
-
-    def _reset_replaced(self, group: dict[str, Any], undo: list[Callable[[], None]]) -> None:
-        """Parameters whose constraint has been replaced are at rest."""
-        constraint = group["constraint"]
-        for parameter in group["params"]:
-            held = self._held.setdefault(parameter, constraint)
-            if held is constraint:
-                continue
-            self._held[parameter] = constraint
-            entry = self.state.get(parameter)
-            # A copy of the constraint, as ZeroRedundancyOptimizer has it, is no other one.
-            if entry is None or saving.same_rule(held, constraint):
-                continue
-            kept = (STEP, FRICTION)
-            self.state[parameter] = saving.copied({k: entry[k] for k in kept if k in entry})
-            mark = self._marks.pop(parameter, None)  # it was on another manifold
-            undo.append(functools.partial(self._give_back, parameter, entry, held, mark))
-
-    def _give_back(
-        self, parameter: Tensor, entry: dict[str, Any], held: Constraint, mark: Any
-    ) -> None:
-        self.state[parameter], self._held[parameter] = entry, held
-        if mark is not None:
-            self._marks[parameter] = mark
 
     def _note(self, group: dict[str, Any], outcome: Outcome) -> None:
         """Count how projections went, and warn of a fallback."""
@@ -547,7 +438,9 @@ class CoLA(Optimizer):
         found = []
         for index, group in enumerate(self.param_groups):
             state_of = self._seen(group)
-            found.append(violation_of(group, self._view(index, state_of), state_of))
+            buckets = moved_buckets(self._view(index, state_of), state_of)
+            counts = group.get("iterations", 0), group.get("fallbacks", 0)
+            found.append(violation_of(buckets, state_of, counts))
         return found
 
     def _seen(self, group: dict[str, Any]) -> StateOf:
@@ -561,7 +454,7 @@ class CoLA(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """As in torch, with constraints as plain values; it shares no memory with the optimizer."""
-        self._follow()
+        follow(self.param_groups, self._plans, self.state, self._held)
         with saving.packed_by(self, saving.pack):
             return super().state_dict()
 

@@ -150,15 +150,13 @@ def check_capturable(capturable: object, strict: bool, fused: object) -> bool:
         >>> check_capturable(True, False, None)
         True
     """
-    if not isinstance(capturable, bool):
-        raise TypeError(f"capturable must be True or False, got {capturable!r}")
-    if capturable and (strict or fused):
+    if checks.flag("capturable", capturable) and (strict or fused):
         other = "strict" if strict else "fused"
         raise ValueError(
             f"capturable=True with {other}={strict if strict else fused}: it reads numbers in each "
             f"step; leave {other} out"
         )
-    return capturable
+    return bool(capturable)
 
 
 def refuse_uncaptured(group: Mapping[str, Any]) -> None:
@@ -247,7 +245,7 @@ def check_group(group: Mapping[str, Any], where: str = "") -> None:
         _check_adaptive(group, of)
     else:
         _check_langevin(group, of)
-    _check_seed(f"seed{of}", group["seed"])
+    checks.seed(f"seed{of}", group["seed"])
 
 
 def _check_words(group: Mapping[str, Any], of: str) -> None:
@@ -294,8 +292,3 @@ def _check_adaptive(group: Mapping[str, Any], of: str) -> None:
     check_initial(f"friction{of}", group["friction"])
     for name in ("coupling", "driving_noise"):
         checks.non_negative(f"{name}{of}", group[name])
-
-
-def _check_seed(name: str, value: object) -> None:
-    if checks.count(name, value, least=0) >= 2**63:
-        raise ValueError(f"{name} must be below 2**63, got {value}")

@@ -51,18 +51,8 @@ class Option(NamedTuple):
     compared: bool = True
 
 
-def _check_bool(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-    return value
-
-
-def _check_thermostat(name: str, value: object) -> str:
-    return checks.choice(name, value, THERMOSTATS)
-
-
-def _check_rounding(name: str, value: object) -> str:
-    return checks.choice(name, value, ROUNDINGS)
+def _one_of(*allowed: str) -> Callable[[str, object], str]:
+    return lambda name, value: checks.choice(name, value, allowed)
 
 
 OPTIONS = {
@@ -72,7 +62,7 @@ OPTIONS = {
     "friction": Option("γ, in the place of momentum", number=True),
     "temperature": Option("τ", 0.0, checks.non_negative, number=True),
     "scheme": Option("a word over A, B and O", "OBA"),
-    "delayed_gradient": Option("the gradient from before the move", False, _check_bool),
+    "delayed_gradient": Option("the gradient from before the move", False, checks.flag),
     "constraint": Option("the geometry", compared=False),  # by what it describes itself as
     "mass": Option("of free weights", kept=False),
     "weight_decay": Option("added to the gradient", 0.0, checks.non_negative, number=True),
@@ -80,8 +70,8 @@ OPTIONS = {
         "of the weights, past the direction", 0.0, checks.non_negative, number=True
     ),
     "direction": Option("what a step goes along", "gradient", direction_of, compared=False),
-    "rounding": Option("of weights in half precision", "nearest", _check_rounding),
-    "thermostat": Option("langevin or adaptive", "langevin", _check_thermostat),
+    "rounding": Option("of weights in half precision", "nearest", _one_of(*ROUNDINGS)),
+    "thermostat": Option("langevin or adaptive", "langevin", _one_of(*THERMOSTATS)),
     "coupling": Option("ε of the adaptive thermostat"),
     "driving_noise": Option("σ_A of the adaptive thermostat"),
 }
@@ -164,7 +154,7 @@ def own_rounding(group: Mapping[str, Any]) -> str:
         >>> own_rounding({})
         'nearest'
     """
-    return _check_rounding("rounding", group.get("rounding", "nearest"))
+    return checks.choice("rounding", group.get("rounding", "nearest"), ROUNDINGS)
 
 
 def decays(group: Mapping[str, Any]) -> tuple[float, float]:

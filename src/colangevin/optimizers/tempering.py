@@ -13,8 +13,7 @@ from torch import Tensor
 from colangevin import checks
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.options import is_adaptive
-from colangevin.optimizers.step.bucket import MOMENTUM, SLACK_MOMENTUM
-from colangevin.optimizers.step.noise import check_seed
+from colangevin.optimizers.step.layout import MOMENTUM, SLACK_MOMENTUM
 from colangevin.random import key_of
 
 SLOW = 0.6
@@ -92,7 +91,7 @@ class SimulatedTempering:
         self.every = checks.count("every", every)
         self.burn_in = checks.count("burn_in", burn_in, least=0)
         self.log_weights = self._checked_weights(log_weights)
-        self._seed = check_seed(seed)
+        self._seed = checks.seed("seed", seed)
         self.visits = [0] * len(self.temperatures)
         self.rung = self.steps = self.moves = self.accepted = 0
         self._set_temperature()

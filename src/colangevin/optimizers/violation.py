@@ -11,11 +11,12 @@ from torch import Tensor
 
 from colangevin.constraints import Constraint, State
 from colangevin.errors import ConvergenceError
-from colangevin.optimizers.step.bucket import MOMENTUM, STEP, Bucket, StateOf, work_dtype
+from colangevin.optimizers.step.layout import MOMENTUM, STEP, StateOf, work_dtype
 from colangevin.optimizers.step.place import names_of
 from colangevin.torch_compat import local_of
 
 if TYPE_CHECKING:
+    from colangevin.optimizers.step.bucket import Bucket
     from colangevin.optimizers.step.plan import Plan
 
 
@@ -32,6 +33,7 @@ class Violation(NamedTuple):
             width; with one side, if it is on the wall. Of ``Sphere`` rows count, of ``Spectral``
             singular values (2 % likewise), of ``Simplex`` weights below 2 % of their mean. It is
             0 where there is no bound: equalities, free weights, ``General``.
+        members: the residual of each member of an ensemble.
 
     Example:
         >>> import torch
@@ -47,21 +49,49 @@ class Violation(NamedTuple):
     iterations: int = 0
     fallbacks: int = 0
     at_bound: float = 0.0
+    members: tuple[float, ...] = ()
 
 
-def violation_of(group: dict[str, Any], plan: Plan, state_of: StateOf) -> Violation:
-    """The worst of a group, measured in float64 where possible."""
+def violation_of(
+    buckets: Iterable[tuple[Bucket, bool]],
+    state_of: StateOf,
+    counts: tuple[int, int],
+    count: int = 0,
+) -> Violation:
+    """The worst of some buckets, measured in float64 where possible.
+
+    Args:
+        buckets: with whether they have momenta.
+        state_of: the state of the parameters.
+        counts: iterations and fallbacks, as of a ``Violation``.
+        count: of members in an ensemble.
+    """
+    members = torch.zeros(count, dtype=torch.float64)
     residuals, cotangencies, bounds = [0.0], [0.0], []
-    for bucket, momentum in moved_buckets(plan, state_of):
+    for bucket, momentum in buckets:
         constraint, state = bucket.constraint, bucket.look(state_of, momentum)
-        residual = _worst(constraint.residual(measured(constraint, state)))
-        residuals.append(bucket.worst(residual))
+        found = constraint.residual(measured(constraint, state)).abs()
+        if count:
+            members = torch.maximum(members, _of_members(bucket, state, found))
+        residuals.append(bucket.worst(_worst(found)))
         bounds.append(bound_count(bucket, state))
         if momentum:
             # A momentum that is kept modulo the normal space is read without its normal part.
             cotangencies.append(bucket.worst(cotangency_of(constraint, state)))
-    counts = group.get("iterations", 0), group.get("fallbacks", 0)
-    return Violation(worst_of(residuals), worst_of(cotangencies), *counts, share_of(bounds))
+    worst = worst_of(residuals), worst_of(cotangencies)
+    return Violation(*worst, *counts, share_of(bounds), tuple(members.tolist()))
+
+
+def _of_members(bucket: Bucket, state: State, found: Tensor) -> Tensor:
+    """The largest residual of each member."""
+    rows = state.position.shape
+    if found.shape[:1] != rows[:1]:
+        raise ValueError(
+            f"{type(bucket.constraint).__name__}.residual must return one or more numbers for each "
+            "row of the batch, and have the rows as its first dimension: for a position of the "
+            f"shape {tuple(rows)} that is {rows[0]}, got the shape {tuple(found.shape)}"
+        )
+    return bucket.worst_of_members(found).double().cpu()
 
 
 def bound_count(bucket: Bucket, state: State) -> tuple[float, float]:

@@ -19,8 +19,9 @@ from colangevin.ensemble.members import make
 from colangevin.errors import ConvergenceError, DivergenceError
 from colangevin.integrators.recipe import direction
 from colangevin.optimizers import CoLA, parameter_groups
-from colangevin.optimizers.step.bucket import HALF, MOMENTUM, SLACK_MOMENTUM, STEP, Bucket
+from colangevin.optimizers.step.bucket import Bucket
 from colangevin.optimizers.step.execute import degrees_of_freedom
+from colangevin.optimizers.step.layout import HALF, MOMENTUM, SLACK_MOMENTUM, STEP
 from colangevin.sampling.metrics import Whitened
 from colangevin.sampling.priors import penalty_of
 from colangevin.sampling.targets import Target

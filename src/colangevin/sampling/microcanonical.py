@@ -18,10 +18,10 @@ from torch import Tensor
 
 from colangevin.constraints import State
 from colangevin.constraints.base import match_dims
-from colangevin.integrators.microcanonical import turn
 from colangevin.integrators.scheme import Drift
 from colangevin.sampling.chains import Chains, Part
 from colangevin.sampling.moves import Moved, Phase, Untested, moved_along
+from colangevin.sampling.turning import turn
 
 LEAST = 2
 """Degrees of freedom: a velocity of fixed length on a line never turns."""

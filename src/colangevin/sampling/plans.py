@@ -11,7 +11,6 @@ from torch import Tensor
 
 from colangevin import checks
 from colangevin.integrators.scheme import parse
-from colangevin.optimizers.step.noise import check_seed
 from colangevin.random import key_of
 from colangevin.sampling.metrics import AUTO, DIAGONAL, FULL
 from colangevin.sampling.priors import Prior, check_priors
@@ -67,10 +66,9 @@ class Plan:
             checks.non_negative("friction", self.friction, infinite=True)
         if parse(self.scheme).adaptive:
             raise ValueError(f"scheme must be a word over A, B and O, got {self.scheme!r}")
-        if not isinstance(self.adjust, bool):
-            raise TypeError(f"adjust must be True or False, got {self.adjust!r}")
+        checks.flag("adjust", self.adjust)
         self._check_test()
-        check_seed(self.seed)
+        checks.seed("seed", self.seed)
         if isinstance(self.prior, Mapping):
             check_priors(self.prior)
         elif self.prior is not None:

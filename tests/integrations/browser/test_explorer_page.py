@@ -292,11 +292,13 @@ def test_two_runs_and_their_tabs(page: Page, running: Running) -> None:
 
 def test_small_multiples_choose_the_network_that_is_shown(page: Page, running: Running) -> None:
     page.fill("training-members", 4)
-    page.wait("document.querySelectorAll('#multiples-a button').length === 4")
+    page.wait("document.querySelectorAll('#multiples-a canvas').length === 4")
     page.page.click("#step-many")
     page.wait("document.body.dataset.steps === '100'")
     page.page.click("#multiples-a button:nth-child(3)")
     page.wait("document.querySelector('#multiples-a button:nth-child(3)').ariaPressed === 'true'")
+    page.page.click("#multiples-a .mean")
+    page.wait("document.querySelector('#multiples-a .mean').ariaPressed === 'true'")
 
 
 def test_the_history_plays_back(page: Page) -> None:

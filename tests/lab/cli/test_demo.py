@@ -235,7 +235,7 @@ def test_ctrl_c_ends_with_what_is_done(tmp_path):
     process = begin(*arguments)
     try:
         # From the first line on, Ctrl-C is handled, also while the other processes still start.
-        assert process.stdout.readline().startswith(b"1. Overfitting")
+        assert process.stdout.readline().startswith(b"1. Depth")
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=600)
     finally:
@@ -270,7 +270,7 @@ def check_stopped_text(text: str) -> None:
 def test_a_second_ctrl_c_ends_at_once(tmp_path, jobs):
     process = begin("demo", "--jobs", jobs, "--epochs", "100000", "--out", str(tmp_path))
     try:
-        assert process.stdout.readline().startswith(b"1. Overfitting")
+        assert process.stdout.readline().startswith(b"1. Depth")
         os.killpg(process.pid, signal.SIGINT)
         # The rest of an epoch and a picture are still to come.
         while b"Stopping after this epoch" not in (line := process.stdout.readline()):
@@ -309,12 +309,27 @@ def test_a_picture_of_a_stopped_run_says_so():
 
 
 def test_the_picture_shows_means_and_bands_of_the_records():
-    axis = demo_plot.draw(Records(part(800, complete=True))).axes[3]
+    axis = demo_plot.draw(Records(part(800, complete=True))).axes[0]
     for line, band in zip(axis.get_lines(), axis.collections, strict=True):
         assert line.get_xydata().tolist() == [[0.0, 50.0], [800.0, pytest.approx(55.0)]]
         edges = {round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 800}
         assert edges == {45.0, 65.0}  # two standard errors of 50 and 60
     assert len(axis.get_lines()) == 2
+
+
+def test_the_picture_shows_rivals_and_the_best_epoch():
+    history = {"epoch": [0, 50, 100], "test_loss": [[0.7, 0.7], [0.4, 0.5], [0.6, 0.8]]}
+    names = [name for name, _ in demo.methods(demo.OVERFITTING)]
+    made = [replace(record(n, "test_loss", [0.6, 0.8]), history=history) for n in names]
+    axis = demo_plot.draw(Records(made)).axes[3]
+    plain, bounded, rival, best = axis.get_lines()
+    for line in (plain, bounded, rival):
+        assert line.get_ydata().tolist() == [0.7, 0.45, 0.7]
+    assert best.get_ydata() == pytest.approx([0.45, 0.45])
+    assert [line.get_label() for line in (rival, best)] == [
+        "spiral-sgd-wd",
+        "SGD at its best epoch, chosen by the test loss",
+    ]
 
 
 def test_the_program_is_called_as_it_was(monkeypatch, tmp_path):

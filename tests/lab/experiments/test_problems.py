@@ -14,7 +14,11 @@ from colangevin.lab.experiments.problems import (
     long_memory,
     long_memory_findings,
     no_normalisation,
-    search,
+    plasticity,
+    quantisation,
+    quantisation_findings,
+    rounding,
+    searching,
 )
 from colangevin.lab.runner.experiment import Job
 from colangevin.lab.runner.job_log import Log
@@ -52,21 +56,21 @@ def counted(scores, stop_at=None):
 def test_the_best_trial_gets_new_seeds(tmp_path):
     train, asked = counted({0.1: 1.0, 0.2: math.nan, 0.3: 5.0, 0.4: 2.0})
     log = Log(job([{"lr": lr} for lr in (0.1, 0.2, 0.3, 0.4)]), tmp_path)
-    search.search(log, train, "score")
+    searching.search(log, train, "score")
     assert [own[:2] for own in asked[:4]] == [(lr, "search") for lr in (0.1, 0.2, 0.3, 0.4)]
     assert asked[4:] == [(0.3, "seeds", 2000 + run) for run in range(3)]
     assert not {seed for *_, seed in asked[:4]} & {2000, 2001, 2002}
     record = read_records(tmp_path)["method"]
     assert record.complete and record.final["trial"] == 2 and record.final["lr"] == 0.3
     assert record.final["score"] == [5.0] * 3 and len(set(record.final["noise"])) == 3
-    assert search.trial_text(record) == "lr 0.3"
+    assert searching.trial_text(record) == "lr 0.3"
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_less_can_be_better(tmp_path, sign):
     train, asked = counted({0.1: 1.0, 0.2: math.nan, 0.3: 5.0})
     log = Log(job([{"lr": lr} for lr in (0.1, 0.2, 0.3)]), tmp_path)
-    search.search(log, train, "score", sign)
+    searching.search(log, train, "score", sign)
     assert {own[0] for own in asked[3:]} == {0.3 if sign > 0 else 0.1}
 
 
@@ -78,7 +82,7 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path, stops, monkeypatch):
         (tmp_path / folder).mkdir()
         for stop_at in parts:
             train, _ = counted(scores, stop_at)
-            search.search(Log(job(trials), tmp_path / folder), train, "score")
+            searching.search(Log(job(trials), tmp_path / folder), train, "score")
     whole, parts = (read_records(tmp_path / name)["method"] for name in ("whole", "parts"))
     assert whole.history == parts.history and whole.final == parts.final
 
@@ -252,7 +256,7 @@ def test_grokking_runs_and_is_reported(smoke):
     for record in records.values():
         assert len(record.history["course"]) == 3
         assert record.values("steps") == [4 * len(c) for c in record.history["course"][2:]]
-    assert len(experiment.tabulate(records).rows) == 5 and set(experiment.draw(records)) == {
+    assert len(experiment.tabulate(records).rows) == 6 and set(experiment.draw(records)) == {
         "steps"
     }
     assert {claim.order.verdict for claim in experiment.judge(records)} <= {"undecided", "no"}
@@ -318,3 +322,151 @@ def test_learning_rates_that_work_are_counted_by_run():
     settings = {"trials": [{"lr": 0.1}, {"lr": 0.2}], "label": "A"}
     record = Record("long-memory", "a", 0, settings, history=history)
     assert long_memory_findings.working(record, "recalled") == [2.0, 0.0]
+
+
+# --- quantisation --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+@pytest.mark.parametrize("by_row", [False, True])
+def test_rounding_has_few_levels_and_least_error_is_less(bits, by_row):
+    torch.manual_seed(0)
+    weight = torch.randn(6, 500)
+    weight[0, 0] = 9.0
+    errors = []
+    for least_error in (False, True):
+        found = rounding.rounded(weight, bits, by_row=by_row, least_error=least_error)
+        for row in found if by_row else found[None]:
+            levels = row.unique()
+            assert len(levels) <= 2**bits - 1
+            steps = levels / levels.abs()[levels != 0].min()
+            torch.testing.assert_close(steps, steps.round(), rtol=1e-4, atol=1e-3)
+        errors.append(float((found - weight).square().sum()))
+    assert errors[1] <= errors[0]
+    if bits == 2:
+        assert errors[1] < 0.8 * errors[0]
+
+
+def test_the_last_level_is_the_largest_weight():
+    weight = torch.tensor([[0.3, -1.2, 0.5]])
+    found = rounding.rounded(weight, 3, by_row=True, least_error=False)
+    torch.testing.assert_close(found, torch.tensor([[0.4, -1.2, 0.4]]))
+
+
+def test_matrices_and_kernels_are_rounded_and_the_network_is_left_alone():
+    torch.manual_seed(0)
+    model = quantisation.make_network({"network": "cnn"})
+    before = [p.detach().clone() for p in model.parameters()]
+    made = rounding.rounded_model(model, 2, by_row=False, least_error=True)
+    for old, new, kept in zip(before, made.parameters(), model.parameters(), strict=True):
+        assert torch.equal(old, kept)
+        assert len(new.unique()) <= 3 if new.dim() > 1 else torch.equal(old, new)
+
+
+def test_weights_of_few_bits_are_measured_and_reported(smoke):
+    experiment = quantisation.EXPERIMENT
+    records = smoke(experiment.name)
+    names = [f"{network}-{name}" for network in ("mlp", "cnn") for name in quantisation.METHODS]
+    assert list(records) == names
+    assert {len(own["trials"]) for own in quantisation.METHODS.values()} == {4}
+    for record in records.values():
+        kinds = [record.values(f"{kind}_2") for kind in quantisation_findings.KINDS]
+        best = record.values("best_2")
+        assert all(one in found for one, *found in zip(best, *kinds, strict=True))
+    assert len(experiment.tabulate(records).rows) == len(names)
+    assert set(experiment.draw(records)) == {"bits"} and len(experiment.judge(records)) == 14
+
+
+@pytest.mark.parametrize("method", ["clip", "box", "circle"])
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+def test_bounded_weights_stay_bounded(method, network):
+    settings = {"network": network, "width": 8, **quantisation.METHODS[method]}
+    torch.manual_seed(0)
+    options = {"lr": 0.5, "factor": 0.7}
+    model, optimizer = quantisation.make(settings, options)
+    batch = images.Part(torch.rand(20, 784), torch.randint(10, (20,)))
+    for _ in range(5):
+        assert images.descend(optimizer, quantisation.loss(model, settings, options, batch))
+    for name, bound in quantisation.bounds(model, 0.7).items():
+        weight = model.get_parameter(name).detach()
+        assert float(weight.abs().max()) <= bound * (1 + 1e-6)
+
+
+# --- plasticity ----------------------------------------------------------------------------
+
+
+def test_many_tasks_run_and_are_reported(smoke):
+    experiment = plasticity.EXPERIMENT
+    records = smoke(experiment.name)
+    assert list(records) == [*plasticity.METHODS, "line-box", "line-circle"]
+    assert {len(own["trials"]) for own in plasticity.METHODS.values()} == {6}
+    for record in records.values():
+        parts = ["seeds"] * 4 if record.settings.get("line") else ["search"] * 2 + ["seeds"] * 2
+        assert record.history["part"] == parts
+        assert {len(course) for course in record.history["course"]} == {2}
+    assert len(experiment.tabulate(records).rows) == len(plasticity.METHODS)
+    assert set(experiment.draw(records)) == {"tasks", "temperature"}
+    assert experiment.judge(records)
+
+
+def test_networks_side_by_side_are_searched_as_one_by_one(tmp_path):
+    asked = []
+
+    def train(options, seeds, part, going):
+        asked.append((part, [own["lr"] for own in options], list(seeds)))
+        return [{"score": {0.1: 1.0, 0.2: 5.0}[own["lr"]]} for own in options]
+
+    log = Log(job([{"lr": 0.1}, {"lr": 0.2}]), tmp_path)
+    searching.search_together(log, train, "score")
+    first = 2000 + searching.kit.RUNS
+    assert asked == [
+        ("search", [0.1, 0.2], [first] * 2),
+        ("seeds", [0.2] * 3, [2000, 2001, 2002]),
+    ]
+    assert log.record.final["score"] == [5.0] * 3 and log.record.final["trial"] == 1
+
+
+def small(method, trials, seeds, **more):
+    settings = {**plasticity.SCALES["smoke"], **plasticity.METHODS[method], **more}
+    return settings, plasticity.make(settings, trials, seeds)
+
+
+@pytest.mark.parametrize("method", ["clip-gradient", "box-noise", "circle-noise", "box-adam"])
+def test_each_network_has_its_own_bound(method):
+    trials = [{"lr": 0.1, "factor": factor} for factor in (0.5, 2.0)]
+    settings, members = small(method, trials, [7, 7])
+    after = plasticity.afterwards(settings, trials, members)
+    for _ in range(20):
+        inputs, labels = torch.rand(2, 16, 196), torch.randint(10, (2, 16))
+        members.step(torch.nn.functional.cross_entropy, inputs, labels)
+        with torch.no_grad():
+            after()
+    for name, weight in members.parameters.items():
+        if name.endswith("weight"):
+            wide = weight.detach().abs().amax(dim=(1, 2)) * weight.shape[-1] ** 0.5
+            assert wide[0] <= 0.5 * (1 + 1e-6) < wide[1] <= 2.0 * (1 + 1e-6)
+
+
+def test_networks_of_a_seed_begin_with_the_same_weights_and_see_the_same_tasks():
+    _, members = small("free-gradient", [{"lr": 0.1}] * 3, [7, 7, 8])
+    first = members.parameters["0.weight"]
+    assert torch.equal(first[0], first[1]) and not torch.equal(first[0], first[2])
+    pool = images.Part(torch.rand(50, 196), torch.arange(50))
+    inputs, labels = plasticity.draw_task(pool, [7, 7, 8], 3, 20)
+    assert torch.equal(inputs[0], inputs[1]) and torch.equal(labels[0], labels[1])
+    assert not torch.equal(labels[0], labels[2]) and len(labels[0].unique()) == 20
+    torch.testing.assert_close(  # the same pixels in another order
+        inputs.sort(dim=2).values[0], pool.inputs[labels[0]].sort(dim=1).values
+    )
+
+
+def test_decay_to_the_first_weights_leads_there():
+    trials = [{"lr": 0.1, "decay": 5.0}, {"lr": 0.1, "decay": 0.0}]
+    settings, members = small("initial-adam", trials, [7, 8])
+    first = members.parameters["0.weight"].detach().clone()
+    after = plasticity.afterwards(settings, trials, members)
+    with torch.no_grad():
+        members.parameters["0.weight"].add_(1.0)
+        after()
+    moved = (members.parameters["0.weight"].detach() - first).mean(dim=(1, 2))
+    torch.testing.assert_close(moved, torch.tensor([0.5, 1.0]))

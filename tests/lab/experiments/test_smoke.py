@@ -112,8 +112,8 @@ def test_records_make_a_table_and_verdicts(name, smoke):
     assert len(few.claims) <= len(found.claims)
 
 
-COUNTED = ("boundary-digits",)
-"""What others show is counted from classes, which have no fraction: see their own tests."""
+COUNTED = ("boundary-digits", "grokking")
+"""What these show is counted, in classes and steps, which have no fraction: see their own tests."""
 
 
 def test_pictures_show_the_numbers_of_the_records(name, smoke):
@@ -124,7 +124,8 @@ def test_pictures_show_the_numbers_of_the_records(name, smoke):
         shown, other = drawn(figure), drawn(after[title])
         assert shown.keys() == other.keys()
         assert not [panel for panel, numbers in shown.values() if not numbers], title
-        assert shown != other, f"{title} does not depend on what was measured"
+        if name not in COUNTED:
+            assert shown != other, f"{title} does not depend on what was measured"
 
 
 def test_the_table_shows_the_numbers_of_the_records(name, smoke):

@@ -194,3 +194,26 @@ def test_the_scale_draws_keeps_the_jobs_of_full_and_explains_a_claim():
     assert claim.why.endswith(
         "of 2 sets of data with 5 runs each it is clearly ahead in 1, clearly behind in 1"
     )
+
+
+def test_bounds_on_norms_are_held():
+    settings = {**spiral.SCALES["smoke"], "spheres": (0.3, 0.4)}
+    ensemble = spiral.make(settings, [0, 1], None, 5e-5)
+    points = spiral.draw_points(settings, [0, 1])
+    for _ in range(3):
+        ensemble.epoch(
+            spiral.loss, points.train_inputs, points.train_labels, batch_size=10, per_member=True
+        )
+    for network in spiral.networks(ensemble):
+        norms = [float(network[layer].weight.detach().norm(dim=1).max()) for layer in (0, 2)]
+        assert norms == pytest.approx([0.3, 0.4], rel=0.2)  # near the bound, after its first place
+        assert norms[0] <= 0.3 + 1e-5 and norms[1] <= 0.4 + 1e-5
+
+
+def test_the_scale_spheres_adds_noise_and_no_noise():
+    experiment = find("spiral-classifiers")
+    drawn = experiment.plan(experiment.settings("draws", None, 0))
+    jobs = experiment.plan(experiment.settings("spheres", None, 0))
+    assert jobs[: len(drawn)] == drawn
+    assert {job.settings["temperature"] for job in jobs[len(drawn) :]} == {0.0, 5e-5}
+    assert {job.settings["runs"] for job in jobs[len(drawn) :]} == {10}

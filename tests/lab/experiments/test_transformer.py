@@ -108,7 +108,8 @@ def test_the_papers_scale_makes_steps(tmp_path, whole):
 
 
 def test_the_whole_treebank_has_the_authors_scheme_beside():
-    planned = transformer.jobs(transformer.EXPERIMENT.settings("treebank", None, 0))
+    planned = transformer.jobs(transformer.EXPERIMENT.settings("beside", None, 0))
+    assert planned[:4] == transformer.jobs(transformer.EXPERIMENT.settings("treebank", None, 0))
     assert [job.settings["train_tokens"] for job in planned] == [929_589] * 6
     schemes = {job.settings["method"]: job.settings.get("scheme") for job in planned}
     assert schemes["c-cola-ud"] is None and schemes["c-cola-ud-aoab"] == "AOAB"

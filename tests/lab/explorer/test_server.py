@@ -201,6 +201,8 @@ def test_other_methods_are_refused(client: TestClient, method: str) -> None:
         {"do": "change", "run": "a", "values": []},
         {"do": "change", "run": "a", "values": {"method": "sgd"}},
         {"do": "look", "member": 7},
+        {"do": "look", "member": -1},
+        {"do": "look", "member": -2},
         {"do": "look", "layer": "../x"},
         {"do": "pace", "steps": True},
     ],

@@ -17,6 +17,7 @@ from colangevin.lab.explorer.session import SCORES
 from colangevin.lab.explorer.slopes import Slopes
 from colangevin.lab.explorer.spec import METHODS, NETWORK, RUN, parse
 
+pytestmark = pytest.mark.filterwarnings("ignore::colangevin.errors.ProjectionWarning")
 SMALL: dict[str, Any] = {
     "network": {"depth": 2, "width": 10},
     "data": {"train": 40, "test": 20},
@@ -146,7 +147,7 @@ def test_slopes_are_those_of_torch(activation: str) -> None:
     for seed in range(3):
         torch.manual_seed(seed)
         models.append(network_of({"depth": 3, "width": 6, "activation": activation}))
-    weights = {n: torch.stack([m.get_parameter(n) for m in models]) for n in
+    weights = {n: torch.stack([m.get_parameter(n).detach() for m in models]) for n in
                dict(models[0].named_parameters())}  # fmt: skip
     inputs, labels = torch.randn(3, 5, 2), torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0]).expand(3, -1)
     found = Slopes(models[0])(weights, inputs, labels)
@@ -289,6 +290,18 @@ def test_a_change_at_the_start_is_the_start() -> None:
     assert training.changes == []
     assert training.start.a["input"] == "circle"
     assert float(readings.weights_of(training.runs["a"][0])["input"].abs().max()) <= 0.1
+
+
+def test_the_mean_of_all_members_is_shown() -> None:
+    training = trained(30, a={"method": "langevin", "h": 0.1, "tau": 0.1})
+    grid = readings.grid_of([-1, 1, -1, 1], readings.GRID)
+    expected = training.runs["a"].outputs(grid).sigmoid().mean(dim=0)
+    frame = readings.frame(training, [-1, 1, -1, 1], readings.MEAN, "input")["a"]
+    found = torch.tensor(list(base64.b64decode(frame["region"]))) / 255
+    torch.testing.assert_close(found, expected, atol=0.003, rtol=0)
+    one = readings.frame(training, [-1, 1, -1, 1], 0, "input")["a"]
+    assert one["region"] != frame["region"]
+    assert one["geometry"] == frame["geometry"]
 
 
 def test_the_grid_is_that_of_the_picture() -> None:

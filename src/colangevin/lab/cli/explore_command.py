@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import warnings
 import webbrowser
 from types import FrameType
 
 from rich.console import Console
 
+from colangevin.errors import ProjectionWarning
 from colangevin.lab.cli.complaint import BAD_ARGUMENT, INTERRUPTED, complain
 
 HOST = "127.0.0.1"
@@ -57,6 +59,8 @@ def run_explore(port: int, browser: bool) -> int:
     server = Server(config)
     # Ctrl-C comes once more when the server has ended, except where the shell ignores it.
     with listening, contextlib.suppress(KeyboardInterrupt):
+        # The page shows how well constraints hold; the terminal need not repeat it.
+        warnings.filterwarnings("ignore", category=ProjectionWarning)
         server.run(sockets=[listening])
     return INTERRUPTED if server.should_exit else 0
 

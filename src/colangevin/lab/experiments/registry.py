@@ -44,6 +44,8 @@ _MODULES = (
     "problems.grokking",
     "problems.no_normalisation",
     "problems.long_memory",
+    "problems.quantisation",
+    "problems.plasticity",
 )
 """One file per experiment, in this folder."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -13,10 +12,10 @@ from torch.nn import functional
 from torch.optim.optimizer import Optimizer
 
 import colangevin as cl
-from colangevin.errors import ColangevinError, ProjectionWarning
+from colangevin.errors import ColangevinError
 from colangevin.lab.explorer.slopes import Slopes
-from colangevin.optimizers.step.bucket import STEP
 from colangevin.optimizers.step.friction import FRICTION
+from colangevin.optimizers.step.layout import STEP
 
 Maker: TypeAlias = "Callable[[Any, int], Optimizer]"
 """From a network and a seed to an optimizer."""
@@ -216,9 +215,7 @@ class Members:
                 self.step(inputs, labels)
             return
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ProjectionWarning)
-                self._ensemble.walk(found)
+            self._ensemble.walk(found)
             self._fresh = False
         except (ColangevinError, ValueError):  # of one member; nothing has moved
             self._leave()

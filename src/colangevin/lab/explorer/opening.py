@@ -14,6 +14,8 @@ from typing import Any
 FRAMES = 50
 SIDE = 40
 """Points along a side of a recorded region."""
+SMALL_EVERY = 3
+"""Every third frame has the small regions of all seeds, and the last one."""
 FINE, COARSE = 24, 10
 """Shades of a recorded region; of small regions, bars and lines of the network."""
 
@@ -43,18 +45,20 @@ def record(name: str) -> dict[str, Any]:
     preset = PRESETS[name]
     training = Training(parse(preset.spec))
     bounds, layer = readings.bounds_of(training.points), readings.first_layer(training)
+    shown = readings.MEAN if preset.mean else 0
     frames = []
     for index in range(FRAMES):
         while training.steps < round(preset.steps * (index / (FRAMES - 1)) ** 1.5):
             training.step()
-        runs = readings.frame(training, bounds, 0, layer, SIDE)
+        small = index % SMALL_EVERY == 0 or index == FRAMES - 1
+        runs = readings.frame(training, bounds, shown, layer, SIDE, all_seeds=small)
         frames.append(
             {
                 "state": "recorded",
                 "message": "",
                 "steps": training.steps,
                 "rate": 0.0,
-                "member": 0,
+                "member": shown,
                 "layer": layer,
                 "changes": [],
                 "runs": {letter: _coarse(run) for letter, run in runs.items()},

@@ -16,6 +16,7 @@ class Preset:
         story: what is compared and what to look at, in a few sentences.
         spec: the settings, as in a request.
         steps: how many steps its recorded run has.
+        mean: whether the large picture has the mean prediction of all seeds.
         ahead: for scores that the story names, the run that is ahead at the end of the record in
             each of its seeds; "neither" where the seeds differ. The tests check it.
     """
@@ -26,6 +27,7 @@ class Preset:
     spec: dict[str, Any]
     steps: int
     ahead: dict[str, str]
+    mean: bool = False
 
 
 FOUR_TURNS = {"kind": "spiral", "turns": 4, "scale": 2, "noise": 0.02, "train": 1000, "test": 1000}
@@ -91,6 +93,29 @@ PRESETS: dict[str, Preset] = {
         20_000,
         {"test_accuracy": "neither", "test_loss": "b"},
     ),
+    "uncertainty": Preset(
+        "Uncertainty",
+        "Clouds that overlap, 60 points: where should a network be unsure?",
+        "A is SGD. B draws from the posterior: Langevin dynamics at τ = 1/N, with a Gaussian prior "
+        "as weight decay. The pictures are the mean prediction of eight networks; white is unsure.",
+        {
+            "data": {"kind": "blobs", "blobs": 4, "noise": 0.5, "train": 60, "test": 1000},
+            "network": {"depth": 1, "width": 50, "activation": "tanh"},
+            "training": {"batch": 60, "members": 8},
+            "a": {"method": "sgd", "h": 0.5},
+            "b": {
+                "method": "langevin",
+                "scheme": "BAOAB",
+                "h": 0.2,
+                "gamma": 1,
+                "tau": 0.0167,
+                "decay": 0.0167,
+            },
+        },
+        10_000,
+        {"test_accuracy": "b", "test_loss": "b"},
+        mean=True,
+    ),
     "temperature": Preset(
         "Temperature",
         "The same Langevin dynamics, cold and warm: which one finds the wave?",
@@ -126,7 +151,7 @@ PRESETS: dict[str, Preset] = {
             "a": {"method": "sgd", "h": 0.2},
             "b": {"method": "multirate", "h": 1.0, "period": 5, "momentum": 0},
         },
-        20_000,
+        10_000,
         {"test_accuracy": "b", "test_loss": "b"},
     ),
 }

@@ -25,6 +25,8 @@ MOST_NODES = 12
 """Nodes of a layer that the drawn network has."""
 BEYOND = 2.0
 """The drawn network shows weights up to so many bounds."""
+MEAN = -1
+"""In the place of a member: the large picture has the mean prediction of all of them."""
 MARGIN = 1.15
 DRAWING = 1.5
 """Half the side of the square in which a user draws."""
@@ -87,25 +89,32 @@ def grid_of(bounds: Sequence[float], side: int) -> Tensor:
 
 
 def frame(
-    training: Training, bounds: Sequence[float], shown: int, layer: str, side: int = GRID
+    training: Training,
+    bounds: Sequence[float],
+    shown: int,
+    layer: str,
+    side: int = GRID,
+    all_seeds: bool = True,
 ) -> dict[str, Any]:
     """All that the page shows of all runs.
 
     Args:
         training: the training.
         bounds: of the decision region.
-        shown: the member whose inside is shown.
+        shown: the member whose inside is shown, or MEAN: then the inside is that of the first.
         layer: the layer whose geometry is shown.
         side: points along a side of the decision region.
+        all_seeds: with the small regions of all members; a page keeps those that it has.
     """
     scales, grid = scales_of(training), grid_of(bounds, side)
-    small = grid_of(bounds, SMALL_GRID) if len(training.spec.seeds) > 1 else None
+    several = all_seeds and len(training.spec.seeds) > 1
+    small = grid_of(bounds, SMALL_GRID) if several else None
     found = {}
     for letter, members in training.runs.items():
         found[letter] = {
-            "region": regions(members, grid, shown)[0],
+            "region": large(members, grid, shown),
             "small": [] if small is None else regions(members, small),
-            **_inside(training, letter, shown, layer, scales),
+            **_inside(training, letter, max(0, shown), layer, scales),
         }
     return found
 
@@ -331,6 +340,13 @@ def _group_name(group: Mapping[str, Any], index: int) -> str:
 
 
 # --- frames -------------------------------------------------------------------------------
+
+
+def large(members: Members, grid: Tensor, shown: int) -> str:
+    """The large picture."""
+    if shown != MEAN:
+        return regions(members, grid, shown)[0]
+    return packed(members.outputs(grid).sigmoid().mean(dim=0))
 
 
 def regions(members: Members, grid: Tensor, index: int | None = None) -> list[str]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from colangevin.lab.explorer.runs import Training
 
 FRAMES_PER_SECOND = 18.0
+SMALL_EVERY = 3
+"""Every third frame of a training that plays has the small pictures of all seeds."""
 MOST_ROWS = 1_000
 """Rows of the record; every second one goes when there are more."""
 SCORES = ("train_loss", "test_loss", "train_accuracy", "test_accuracy")
@@ -60,7 +62,7 @@ class Session:
         self._member, self._layer = 0, "input"
         self._script: list[dict[str, Any]] = []
         self._rows: list[dict[str, Any]] = []
-        self._every, self._rate, self._cost = 1, 0.0, 0.02
+        self._every, self._rate, self._cost, self._shown = 1, 0.0, 0.02, 0
         self._training: Training | None = None
         self._thread = threading.Thread(target=self._work, name="cola-explore", daemon=True)
         self._thread.start()
@@ -145,7 +147,7 @@ class Session:
         training = Training(spec)  # raises before anything is changed
         self._training, self._spec = training, spec
         self._bounds = readings.bounds_of(training.points, spec.data["kind"] == "drawn")
-        self._member = min(self._member, len(spec.seeds) - 1)
+        self._member = min(self._member, len(spec.seeds) - 1) if len(spec.seeds) > 1 else 0
         names = readings.problem(training)
         self._layer = readings.first_layer(training)
         self._rows, self._every, self._rate, self._script = [], 1, 0.0, []
@@ -206,7 +208,9 @@ class Session:
 
         begin = time.perf_counter()
         training = self.training
-        runs = readings.frame(training, self._bounds, self._member, self._layer)
+        self._shown += 1
+        every = self._state != "playing" or self._shown % SMALL_EVERY == 0
+        runs = readings.frame(training, self._bounds, self._member, self._layer, all_seeds=every)
         self._note({letter: run["scores"] for letter, run in runs.items()})
         self._send(
             "frame",
@@ -321,7 +325,9 @@ class Session:
 
         names = readings.titles_of(self._spec.network["depth"])
         layer, most = given.get("layer", self._layer), len(self._spec.seeds) - 1
-        member = _whole("member", given.get("member", self._member), most)
+        member = given.get("member", self._member)
+        if member != readings.MEAN or isinstance(member, bool) or not most:
+            member = _whole("member", member, most)
         if layer not in names:
             raise ValueError(f"layer must be one of {', '.join(names)}, got {str(layer)[:40]!r}")
         self._member, self._layer = member, layer

@@ -7,14 +7,15 @@ compare both.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from colangevin.ensemble.gradients import Found
 
-PIECE = 400_000
+PIECE = 120_000
 """Numbers of a layer that are computed at once: they stay in the cache."""
 
 
@@ -24,6 +25,16 @@ class Sine(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """The sine of each input."""
         return inputs.sin()
+
+
+FORWARD: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
+    nn.ReLU: torch.relu,
+    nn.Tanh: torch.tanh,
+    nn.Sigmoid: torch.sigmoid,
+    nn.GELU: functional.gelu,
+    Sine: torch.sin,
+}
+"""Activations without the cost of calling a module."""
 
 
 def _back(kind: type[nn.Module], slope: Tensor, before: Tensor, after: Tensor) -> Tensor:
@@ -58,10 +69,9 @@ class Slopes:
 
     def __init__(self, model: nn.Sequential) -> None:
         modules = list(model)
-        self.activations = modules[1::2]
-        known = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, Sine)
+        self.kinds = [type(module) for module in modules[1::2]]
         layers = all(isinstance(module, nn.Linear) for module in modules[::2])
-        if not layers or any(type(module) not in known for module in self.activations):
+        if not layers or any(kind not in FORWARD for kind in self.kinds):
             raise ValueError(f"model must be an mlp with one of its activations, got {model!r}")
         places = range(0, len(modules), 2)
         self.names = [(f"{place}.weight", f"{place}.bias") for place in places]
@@ -72,12 +82,11 @@ class Slopes:
         for i, (weight, bias) in enumerate(self.names):
             last = torch.baddbmm(weights[bias].unsqueeze(1), last, weights[weight].mT)
             found.append(last)
-            if i < len(self.activations):
-                last = self.activations[i](last)
+            if i < len(self.kinds):
+                last = FORWARD[self.kinds[i]](last)
                 found.append(last)
         return found
 
-    @torch.no_grad()
     def outputs(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         """The logits of all members at the same points: [members, points]."""
         members, width = weights[self.names[0][1]].shape
@@ -88,7 +97,6 @@ class Slopes:
         ]
         return torch.cat(pieces, dim=1)
 
-    @torch.no_grad()
     def __call__(
         self, weights: Mapping[str, Tensor], inputs: Tensor, labels: Tensor
     ) -> Found | list[bool]:
@@ -116,6 +124,5 @@ class Slopes:
             found[weight] = torch.bmm(slope.mT, values[2 * i])
             if i:
                 after = torch.bmm(slope, weights[weight])
-                kind = type(self.activations[i - 1])
-                slope = _back(kind, after, values[2 * i - 1], values[2 * i])
+                slope = _back(self.kinds[i - 1], after, values[2 * i - 1], values[2 * i])
         return Found(found, {}, logits)

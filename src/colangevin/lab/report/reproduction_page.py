@@ -10,7 +10,7 @@ from pathlib import Path
 
 from colangevin.lab.claims.wording import duration, markdown_table, sentence
 from colangevin.lab.experiments.registry import EXPERIMENTS
-from colangevin.lab.report.readings import readings
+from colangevin.lab.report.changed_readings import readings
 from colangevin.lab.report.results import OWN, Results, headline, verdict_counts
 from colangevin.lab.report.results import found as results_found
 from colangevin.lab.report.verdict_totals import learnt, totals_picture

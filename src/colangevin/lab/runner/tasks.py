@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import torch
+
 from colangevin.lab import machine
 from colangevin.lab.runner.experiment import Job
 from colangevin.lab.runner.job_log import Log, checkpoint_path, read_checkpoint
@@ -104,8 +106,8 @@ class Local:
 
     @property
     def threads(self) -> int:
-        """Those of this machine."""
-        return processors()
+        """Those of this machine, or fewer if ``OMP_NUM_THREADS`` asks for it."""
+        return min(processors(), torch.get_num_threads())
 
     def run(self, tasks: Sequence[Task], report: Report, processes: int) -> dict[int, bool]:
         """See :class:`Engine`."""

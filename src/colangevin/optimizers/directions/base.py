@@ -152,8 +152,7 @@ def check_flags(direction: Direction, *names: str) -> None:
         >>> check_flags(Gradient(), "relative", "tangent")
     """
     for name in names:
-        if not isinstance(value := getattr(direction, name), bool):
-            raise TypeError(f"{name} must be True or False, got {value!r}")
+        checks.flag(name, getattr(direction, name))
 
 
 FLAGS = "relative", "tangent"

@@ -60,9 +60,7 @@ class Replicas:
     """
 
     def __init__(self, independent: object, every: object, group: Any = None) -> None:
-        if not isinstance(independent, bool):
-            raise TypeError(f"independent_chains must be True or False, got {independent!r}")
-        self._independent, self._group = independent, group
+        self._independent, self._group = checks.flag("independent_chains", independent), group
         self._every = checks.count("check_replicas", every, least=0)
         self._calls = 0
         self._prefix: str | None = None

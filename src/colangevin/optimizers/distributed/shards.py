@@ -20,7 +20,7 @@ from torch import distributed as dist
 
 from colangevin.constraints import Constraint
 from colangevin.constraints.sums import ALONE, Alone, Cut
-from colangevin.optimizers.step.bucket import (
+from colangevin.optimizers.step.layout import (
     MASTER,
     MOMENTUM,
     REMEMBERED,

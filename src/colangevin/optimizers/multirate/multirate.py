@@ -68,9 +68,7 @@ class Multirate(Optimizer):
                 f"fast and slow must own different parameters, but {len(shared)} are in both"
             )
         self.period = checks.count("period", period)
-        if not isinstance(drift, bool):
-            raise TypeError(f"drift must be True or False, got {drift!r}")
-        self.drift = drift
+        self.drift = checks.flag("drift", drift)
         self.fast, self.slow = fast, slow
         self._fast, self._slow = (
             part if isinstance(part, Multirate) else Spread(part) for part in (fast, slow)

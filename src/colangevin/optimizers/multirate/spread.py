@@ -12,7 +12,7 @@ from torch.optim.optimizer import Optimizer
 from colangevin import checks
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.saving.state_dict import checked_form, copied
-from colangevin.optimizers.step.bucket import HALF
+from colangevin.optimizers.step.layout import HALF
 from colangevin.optimizers.step.plan import WHOLE, Call
 from colangevin.torch_compat import is_sharded, local_of
 
@@ -335,8 +335,7 @@ def _place(multirate: Multirate, saved: Entries, level: int) -> dict[str, Any]:
         found[name] = values[0]
     checks.count("period", found["period"])
     checks.count("steps", found["steps"], least=0)
-    if not isinstance(found["drift"], bool):
-        raise TypeError(f"drift must be True or False, got {found['drift']!r}")
+    checks.flag("drift", found["drift"])
     return found
 
 

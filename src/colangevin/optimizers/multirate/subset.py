@@ -15,7 +15,7 @@ from colangevin import checks
 from colangevin.integrators.recipe import direction as direction_of
 from colangevin.optimizers.multirate.spread import is_rehearsal
 from colangevin.optimizers.saving.state_dict import checked_form, copied, looked_at, packed_by
-from colangevin.optimizers.step.noise import check_seed, choose_seed
+from colangevin.optimizers.step.noise import choose_seed
 from colangevin.random import key_of, uniforms
 
 MOMENTUM, SLOW, HIDDEN = "momentum_buffer", "slow", "hidden"
@@ -77,7 +77,7 @@ class SubsetMultirate(Optimizer):
         waking_step: bool = True,
     ) -> None:
         self.period = checks.count("period", period)
-        self.waking_step = _flag(waking_step)
+        self.waking_step = checks.flag("waking_step", waking_step)
         self._asleep_for = 0
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         defaults["probability"] = probability
@@ -262,10 +262,10 @@ def _check_cycle(cycle: object, first: object) -> None:
     if not isinstance(cycle, dict) or cycle != first:
         raise ValueError(f"the cycle of the state dict is missing or damaged: {cycle!r:.200}")
     checks.count("period", cycle.get("period"))
-    _flag(cycle.get("waking_step", True))
+    checks.flag("waking_step", cycle.get("waking_step", True))
     for name in ("asleep_for", "drawn"):
         checks.count(name, cycle.get(name), least=0)
-    check_seed(cycle.get("seed"))
+    checks.seed("seed", cycle.get("seed"))
 
 
 def _descend(parameter: Tensor, entry: dict[str, Any], group: dict[str, Any], slow: int) -> None:
@@ -284,12 +284,6 @@ def _descend(parameter: Tensor, entry: dict[str, Any], group: dict[str, Any], sl
     if subset is not None:
         direction = direction * (1.0 + (slow - 1.0) * subset)
     parameter.add_(direction, alpha=-float(group["lr"]))
-
-
-def _flag(waking_step: object) -> bool:
-    if not isinstance(waking_step, bool):
-        raise TypeError(f"waking_step must be True or False, got {waking_step!r}")
-    return waking_step
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -38,11 +38,7 @@ USUAL = {
 
 
 def partition(
-    model: nn.Module,
-    by: str | None = None,
-    *,
-    groups: Groups | None = None,
-    **parts: Members,
+    model: nn.Module, by: str | None = None, *, groups: Groups | None = None, **parts: Members
 ) -> Groups:
     """Divide a model's parameters into named parts, in the order in which they are named.
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from colangevin.constraints import Constraint
 from colangevin.constraints.base import same_values
 from colangevin.constraints.inflection import FOUND, RADIUS
 from colangevin.optimizers.option_checks import check_group
-from colangevin.optimizers.step.bucket import (
+from colangevin.optimizers.step.friction import FRICTION
+from colangevin.optimizers.step.layout import (
     MASTER,
     MOMENTUM,
     REMEMBERED,
@@ -28,9 +28,7 @@ from colangevin.optimizers.step.bucket import (
     StateOf,
     work_dtype,
 )
-from colangevin.optimizers.step.friction import FRICTION
 from colangevin.optimizers.step.place import names_of
-from colangevin.torch_compat import is_sharded
 
 if TYPE_CHECKING:
     from colangevin.optimizers.step.plan import Plan
@@ -124,13 +122,6 @@ def _entries(loaded: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> dic
                 if name != MASTER or dtype != parameter.dtype
             }
     return found
-
-
-def moved(entry: Mapping[str, Any], parameter: Tensor) -> dict[str, Any]:
-    """The state of a parameter for another one, which may be sharded."""
-    if is_sharded(parameter):
-        return dict(entry)  # its part is taken when it is needed
-    return {k: v.full_tensor() if is_sharded(v) else v for k, v in entry.items()}
 
 
 # --- checks ---------------------------------------------------------------------------------
@@ -255,12 +246,3 @@ def _shapes(plan: Plan, state_of: StateOf) -> dict[Tensor, dict[str, torch.Size]
             shape = owner.shape if bucket.constraint.elementwise else slack.shape
             shapes[owner].update({SLACK: shape, SLACK_MOMENTUM: shape})
     return shapes
-
-
-def same_rule(one: Constraint, other: Constraint) -> bool:
-    """Whether two constraints are the same, or copies; descriptions cannot tell functions apart."""
-    if one is other:
-        return True
-    if type(one) is not type(other) or getattr(one, "g", None) is not getattr(other, "g", None):
-        return False
-    return same_values(one.describe(), other.describe())

@@ -14,9 +14,9 @@ from colangevin.constraints.inflection import FOUND
 from colangevin.optimizers.cola import CoLA
 from colangevin.optimizers.distributed.shards import laid_like
 from colangevin.optimizers.options import dynamics, is_adaptive
-from colangevin.optimizers.saving.state_dict import same_rule
-from colangevin.optimizers.step.bucket import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, STEP
+from colangevin.optimizers.step.exchanged import same_rule
 from colangevin.optimizers.step.friction import friction_of
+from colangevin.optimizers.step.layout import MASTER, MOMENTUM, SLACK, SLACK_MOMENTUM, STEP
 from colangevin.optimizers.step.plan import Plan
 from colangevin.torch_compat import stamp
 

@@ -21,10 +21,10 @@ from colangevin.integrators.adaptive import AdaptiveDynamics, Part
 from colangevin.integrators.pieces import advance
 from colangevin.integrators.recipe import Recipe, stretch
 from colangevin.integrators.scheme import Action, Drift, Impulse, Move, Overdamped, has_letter
-from colangevin.optimizers.step.bucket import Bucket
 from colangevin.optimizers.step.noise import Noise
 
 if TYPE_CHECKING:
+    from colangevin.optimizers.step.bucket import Bucket
     from colangevin.optimizers.step.plan import Plan
 
 BLOCK = 7 << 14

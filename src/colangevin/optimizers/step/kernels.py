@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from ctypes import Structure
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -43,14 +43,12 @@ from colangevin.native import (
     suits,
 )
 from colangevin.optimizers.directions import Adam, Sign
-from colangevin.optimizers.step.bucket import (
-    MOMENTUM,
-    REMEMBERED,
-    SLACK,
-    SLACK_MOMENTUM,
-    Bucket,
-)
+from colangevin.optimizers.step.layout import MOMENTUM, REMEMBERED, SLACK, SLACK_MOMENTUM
 from colangevin.optimizers.step.noise import Noise
+
+if TYPE_CHECKING:
+    from colangevin.optimizers.step.bucket import Bucket
+    from colangevin.optimizers.step.plan import Plan
 
 KINDS: dict[type, int] = {Impulse: 1, Drift: 2, Overdamped: 3}
 """How the kernels call the actions."""
@@ -108,6 +106,18 @@ def kernel_for(bucket: Bucket) -> type[Kernel] | None:
         return None
     small = is_small(*constraint.matrix(bucket.shapes[0]))
     return MatrixKernel if small and load("stiefel") is not None else None
+
+
+def insist_on_kernels(plans: Collection[Plan]) -> None:
+    """Refuse ``fused=True`` if no parameter can use a C kernel."""
+    everything = [b for plan in plans for _, b in plan.divide(range(len(plan.parameters)))]
+    if not any(kernel_for(bucket) for bucket in everything):
+        kinds = sorted({type(plan.constraint).__name__ for plan in plans})
+        raise RuntimeError(
+            f"fused=True, but no parameter has a C kernel ({', '.join(kinds)}); they are for "
+            "free, circle-constrained and small orthogonal ones and for rows of spheres, in "
+            "plain CPU memory of float32 or float64"
+        )
 
 
 class Kernel:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from colangevin import checks
 from colangevin.native import fill
 from colangevin.random import key_of, keys_on_device, normals, signed, uniforms
 
@@ -172,31 +173,18 @@ def choose_seed(seed: int | None, parameters: Iterable[Tensor]) -> int:
     as it would be under any other optimizer.
 
     Raises:
-        TypeError, ValueError: as in ``check_seed``.
+        TypeError, ValueError: if it is no integer from 0 to 2**63 − 1.
 
     Example:
         >>> choose_seed(5, [])
         5
     """
     if seed is not None:
-        return check_seed(seed)
+        return checks.seed("seed", seed)
     copy = torch.Generator()
     copy.set_state(torch.get_rng_state())
     drawn = torch.randint(SEEDS, (), generator=copy)
     return key_of(int(drawn), checksum(parameters)) % SEEDS
-
-
-def check_seed(seed: object) -> int:
-    """Return a seed.
-
-    Raises:
-        TypeError, ValueError: if it is no integer from 0 to 2**63 − 1.
-    """
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise TypeError(f"seed must be an integer or None, got {seed!r}")
-    if not 0 <= seed < 2**63:
-        raise ValueError(f"seed must lie between 0 and 2**63 - 1, got {seed}")
-    return seed
 
 
 @torch.no_grad()

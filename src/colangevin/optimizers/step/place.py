@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,8 +16,11 @@ from torch.nn.parameter import is_lazy
 from colangevin.constraints import Constraint, State
 from colangevin.constraints.base import tolerance_for
 from colangevin.errors import ConstraintError
-from colangevin.optimizers.step.bucket import HALF, Bucket, work_dtype
+from colangevin.optimizers.step.layout import HALF, work_dtype
 from colangevin.torch_compat import is_sharded
+
+if TYPE_CHECKING:
+    from colangevin.optimizers.step.bucket import Bucket
 
 LOGGER = logging.getLogger("colangevin")
 

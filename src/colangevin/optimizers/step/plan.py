@@ -1,15 +1,12 @@
 """Plans: what moves in a step of a group, from where, and by what.
 
-A plan is made once and asked one question in each step: does it still hold? Parameters, their
-memory, their state and who has a gradient must be as they were; a plan that does not hold is
-replaced by a new one, made by the same code. Options are no part of the question. They are read in
-each step, and where they have changed they become other numbers.
+A plan is made once, and serves as long as it holds: see ``question``. Then it is replaced by a new
+one, made by the same code.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,32 +19,20 @@ from colangevin.constraints.base import Scalar
 from colangevin.constraints.contract import check_contract
 from colangevin.errors import ConstraintError, ConvergenceError
 from colangevin.integrators.adaptive import AdaptiveDynamics
-from colangevin.integrators.recipe import FAINT, Dynamics, Recipe, stretch
+from colangevin.integrators.recipe import Recipe, stretch
 from colangevin.integrators.scheme import Action
-from colangevin.native import PLAIN, suits
+from colangevin.native import suits
 from colangevin.optimizers.distributed.shards import ShardedWeight, whole_of
-from colangevin.optimizers.option_checks import (
-    refuse_other_friction,
-    refuse_uncaptured,
-    refuse_unread,
-)
-from colangevin.optimizers.options import (
-    NUMBERS,
-    check_direction,
-    decays,
-    dynamics,
-    is_adaptive,
-    own_direction,
-    own_rounding,
-)
+from colangevin.optimizers.options import own_direction, own_rounding
 from colangevin.optimizers.step import place
-from colangevin.optimizers.step.bucket import MASTER, REMEMBERED, STEP, WRITTEN, Bucket, StateOf
+from colangevin.optimizers.step.bucket import Bucket
+from colangevin.optimizers.step.directing import direct
 from colangevin.optimizers.step.execute import is_noisy, run_adaptive, run_formulas
 from colangevin.optimizers.step.friction import FRICTION, share_friction
 from colangevin.optimizers.step.kernels import kernel_for, knows
-from colangevin.optimizers.step.noise import DRAWS, SEEDS
-from colangevin.random import key_of
-from colangevin.torch_compat import is_sharded, local_of, stamp, version_of
+from colangevin.optimizers.step.layout import MASTER, REMEMBERED, STEP, StateOf
+from colangevin.optimizers.step.noise import DRAWS
+from colangevin.torch_compat import is_sharded, stamp, version_of
 
 LARGE = 1 << 14
 """From this size on an elementwise parameter is a bucket of its own."""
@@ -56,13 +41,7 @@ HUGE = 1 << 17
 ELSEWHERE = 1 << 20
 """Likewise on an accelerator, of any geometry: to begin an operation there takes as long as an
 operation with so many numbers, so that joining smaller parameters costs less than it saves."""
-read_numbers = operator.itemgetter(*NUMBERS)
-NO_OPTIONS = (*NUMBERS, "params", "constraint", "fallbacks", "iterations")
-"""What is read elsewhere. All other entries of a group are looked at: one that means nothing to a
-step, such as a flag of SGD, may have been set by a user who thinks that it does."""
 EMPTY: dict[str, Any] = {}
-CAPTURED = ("params", "constraint", "fallbacks", "iterations", "capturable")
-"""What code that is compiled does not look at in a group, or asks for by itself."""
 Marks = dict[Tensor, "tuple[object, ...]"]
 """What parameters were like when they were last known to be on their manifold."""
 
@@ -120,7 +99,8 @@ class Plan:
     seeds: Sequence[int] = ()
     first = 0  # the place of its first parameter
     made: int | None = None  # steps that all members of an ensemble have made
-    addressed = adaptive = momentum = directs = False
+    addressed = adaptive = momentum = directs = rests = False
+    weight_decay: Scalar = 0.0
     coupled_decay: Scalar = 0.0  # what the direction sees of the weight decay
     _splits = _attached = _watches = False
     _stale: Sequence[Tensor] = ()
@@ -146,7 +126,7 @@ class Plan:
         self.constraint: Constraint = group["constraint"]
         self.parameters: list[Tensor] = list(group["params"])
         self._ordinals, self._names = list(ordinals), place.names_of(group)
-        self._state_of, self._native, self._members = state_of, native, members
+        self.state_of, self._native, self._members = state_of, native, members
         self.direction, self.rounding = own_direction(group), own_rounding(group)
         place.check_tensors(group)
         self.owns = [self._bound(i) for i in range(len(ordinals))] if owns is None else list(owns)
@@ -183,7 +163,7 @@ class Plan:
         if constraint.joint or parameter.numel() == 0:
             return None
         try:
-            entry = self._state_of.setdefault(parameter, {})
+            entry = self.state_of.setdefault(parameter, {})
             asks = type(constraint).for_weight is not Constraint.for_weight
             weight = whole_of(parameter) if asks and is_sharded(parameter) else parameter
             own = constraint.for_weight(weight, entry).bind([parameter.shape]).on(parameter.device)
@@ -267,81 +247,6 @@ class Plan:
 
     # --- options ----------------------------------------------------------------------------
 
-    def reads(
-        self, group: dict[str, Any], call: Call = WHOLE, index: int = 0, chain: int | None = None
-    ) -> bool:
-        """Take over the options of the group as they are now.
-
-        Args:
-            group: the parameter group.
-            call: what the step does, if it is not a whole one.
-            index: the place of the group.
-            chain: which chain of noise this process has, where each has its own.
-
-        Returns:
-            False if they ask for another kind of step than the plan was made for.
-
-        Raises:
-            ValueError, TypeError: for an option that is wrong.
-        """
-        try:
-            same = call is self._call and len(group) == self._size
-            same = same and self._read(group) == self._others
-            numbers = read_numbers(group)
-            if same and numbers == self._numbers:
-                return True
-        except (KeyError, RuntimeError, ValueError):  # one is missing, or an array or a tensor
-            return self._read_all(group, call, index, chain)
-        # What a schedule changes in every step, mostly: plain numbers in their range.
-        (lr, momentum, friction, temperature, weight_decay, decoupled), old = numbers, self.settings
-        plain = same and self.direction is None and decoupled == 0.0
-        plain = plain and type(lr) is type(temperature) is type(weight_decay) is float
-        if plain and friction is None and type(momentum) is float and type(old) is Dynamics:
-            large = lr > FAINT and temperature >= 0.0 and weight_decay >= 0.0 <= momentum <= 1.0
-            small = lr < math.inf and temperature < math.inf and weight_decay < math.inf
-            if large and small and (momentum == 0.0) == (old.decay == 0.0):
-                new = self.settings = Dynamics(lr, momentum, temperature, old.scheme)
-                self.weight_decay, self.rests, self._numbers = weight_decay, False, numbers
-                self.recipes = {False: Recipe(new.actions(False), self.momentum, weight_decay)}
-                return True
-        return self._read_all(group, call, index, chain)
-
-    def _read_all(self, group: dict[str, Any], call: Call, index: int, chain: int | None) -> bool:
-        refuse_unread(group)
-        lr = group["lr"] if call.rates is None else call.rates[index]
-        # Gradients that were kept have the weight decay of their time in them.
-        coupled, decay = decays(group) if call.gradients is None else (0.0, 0.0)
-        adaptive = is_adaptive(group)
-        given = group if call.rates is None else {**group, "lr": lr}
-        settings = dynamics(given, self.captured)
-        check_direction(group)
-        if self.captured:
-            refuse_uncaptured(group)
-        if adaptive:
-            refuse_other_friction(group, self._initial)
-        momentum = not settings.is_overdamped
-        kind = adaptive, momentum, own_direction(group), own_rounding(group)
-        mine = self.adaptive, self.momentum, self.direction, self.rounding
-        if self._attached and kind != mine:
-            return False
-        self.settings = settings
-        self.adaptive, self.momentum = adaptive, momentum
-        self._call, self.share = call, call.share
-        self.weight_decay, self.coupled_decay = decay, coupled
-        self.directs = self.direction is not None and call.gradients is None
-        self.rests = not isinstance(settings.lr, Tensor) and settings.lr <= FAINT
-        self.seeds = [group["seed"] if chain is None else key_of(group["seed"], chain) % SEEDS]
-        self.recipes = {}
-        self._read = operator.itemgetter(*(name for name in group if name not in NO_OPTIONS))
-        self._size, self._others = len(group), self._read(group)
-        numbers = read_numbers(group)  # a tensor may change in place, and is the same object then
-        if self.captured:
-            self._numbers = numbers
-            self._known = {k: v for k, v in group.items() if k not in CAPTURED}
-            return True
-        self._numbers = tuple(v.tolist() if isinstance(v, Tensor) else v for v in numbers)
-        return True
-
     def recipe(self, fresh: bool) -> Recipe:
         """What a step does to parameters in their first step, or in a later one."""
         found = self.recipes.get(fresh)
@@ -412,9 +317,9 @@ class Plan:
             self._stale = [self.parameters[i] for i in stale]
             self._put_back(group, stale, strict, undo)
         if self.rounding == "stochastic":
-            self._let_go_of(MASTER, undo)
+            self.let_go_of(MASTER, undo)
         for indices, bucket in self.divide(self.active):
-            fresh = bucket.prepare(self._state_of, self.momentum)
+            fresh = bucket.prepare(self.state_of, self.momentum)
             if 0 < len(fresh) < len(indices):  # a first step may differ from later ones
                 self._splits = True
                 old = [i for i in range(len(indices)) if i not in fresh]
@@ -425,31 +330,26 @@ class Plan:
         if self.adaptive:
             self.share_friction(group["friction"])
         else:  # a group that becomes adaptive again starts from its option
-            self._let_go_of(FRICTION, undo)
-        self._watch(self._call.gradients)
+            self.let_go_of(FRICTION, undo)
 
-    def forget_direction(self, undo: list[Callable[[], None]]) -> None:
-        """Let go of what a direction has kept of the parameters: they get another one."""
-        self._let_go_of(REMEMBERED, undo)
-
-    def _let_go_of(self, prefix: str, undo: list[Callable[[], None]]) -> None:
+    def let_go_of(self, prefix: str, undo: list[Callable[[], None]]) -> None:
         """Take the entries out of the state whose name begins so; ``undo`` puts them back."""
-        for entry in (self._state_of.get(p, EMPTY) for p in self.parameters):
+        for entry in (self.state_of.get(p, EMPTY) for p in self.parameters):
             for key in [k for k in entry if k.startswith(prefix)]:
                 undo.append(functools.partial(entry.__setitem__, key, entry.pop(key)))
 
     def share_friction(self, initial: object) -> None:
         """Let all parameters that have state have the same ξ; it is made if none has one."""
-        own = [p for p in self.parameters if STEP in self._state_of.get(p, EMPTY)]
+        own = [p for p in self.parameters if STEP in self.state_of.get(p, EMPTY)]
         if own:
-            entries = [self._state_of[p] for p in own]
+            entries = [self.state_of[p] for p in own]
             self.friction = share_friction(entries, initial, own[0].device)
 
     def attach_members(self, momentum: bool, adaptive: bool, initial: Tensor | None) -> None:
         """Find what moves in an ensemble: everything, and it stays where it is."""
         self.momentum, self.adaptive, self.buckets = momentum, adaptive, []
         for _, bucket in self.divide(range(len(self.parameters))):
-            bucket.prepare(self._state_of, momentum)
+            bucket.prepare(self.state_of, momentum)
             self._add(bucket, False)
         if adaptive:
             self.share_friction(initial)
@@ -458,7 +358,7 @@ class Plan:
         bucket.fresh = fresh
         kind = kernel_for(bucket) if self._native and not self.adaptive else None
         # With noise the formulas take over from the kernels where a parameter lies in parts.
-        bucket.attach(self._state_of, self.momentum, joined=kind is None or bool(bucket.shards))
+        bucket.attach(self.state_of, self.momentum, joined=kind is None or bool(bucket.shards))
         bucket.kernel = None if kind is None else kind(bucket, self.momentum)
         self.buckets.append(bucket)
 
@@ -472,9 +372,9 @@ class Plan:
         """Put parameters that were written to back on the manifold, with a slack that fits."""
         placements = []
         for _, bucket in self.singles(stale):
-            bucket.prepare(self._state_of, self.momentum)
+            bucket.prepare(self.state_of, self.momentum)
             placed = place.placement_of(bucket, strict)
-            state = bucket.look(self._state_of, momentum=False)
+            state = bucket.look(self.state_of, momentum=False)
             position = state.position if placed is None else placed[1]
             slack = place.lifted(bucket, position)
             same = slack is None or (state.slack is not None and torch.equal(slack, state.slack))
@@ -482,100 +382,8 @@ class Plan:
                 continue
             placements += [] if placed is None else [placed]
             undo.append(bucket.snapshot())
-            bucket.move_to(self._state_of, position, slack)
+            bucket.move_to(self.state_of, position, slack)
         place.announce(group, placements)
-
-    # --- the question -------------------------------------------------------------------------
-
-    def _watch(self, given: Mapping[Tensor, Tensor] | None) -> None:
-        """Remember all that has to stay as it is."""
-        rows = {own: (b, row) for b in self.buckets for row, own in enumerate(b.owners)}
-        for own, here in zip(self.parameters, self._here, strict=True):
-            bucket, row = rows.get(own, (None, 0))
-            entry: dict[str, Any] = self._state_of.get(own) or {}
-            named = (STEP, FRICTION, *(WRITTEN if bucket is None else bucket.keys))
-            kept = [(key, entry[key]) for key in named if key in entry]
-            places = tuple((key, one, local_of(one), local_of(one).data_ptr()) for key, one in kept)
-            shard = self.shards[len(self._watched)] if self.shards else None
-            moves = shard is not None and shard.moves  # then it is copied in each step
-            where = None if moves else (here.data_ptr(), here.stride(), here.shape)
-            self._watched.append((own, here, own.dtype, where, entry, places, bucket, row))
-            if bucket is not None:
-                bucket.gradients[row] = own.grad if given is None else given.get(own)
-        self._versions = list(map(version_of, self.parameters)) if self._watches else []
-        self._attached = True
-
-    def holds(
-        self, group: dict[str, Any], state_of: StateOf, given: Mapping[Tensor, Tensor] | None
-    ) -> bool:
-        """Whether parameters, memory and state are as they were; the gradients are collected.
-
-        Args:
-            group: the parameter group.
-            state_of: the optimizer's state.
-            given: gradients in the place of the parameters' own.
-        """
-        parameters, joint = group["params"], self.constraint.joint
-        if not self._attached or group["constraint"] is not self.constraint:
-            return False
-        if len(parameters) != len(self._watched):
-            return False
-        some, addressed = not (joint and self.active), True
-        for parameter, watched in zip(parameters, self._watched, strict=True):
-            own, here, dtype, where, entry, places, bucket, row = watched
-            if parameter is not own:
-                return False
-            slope = own.grad if given is None else given.get(own)
-            if bucket is None:
-                if slope is not None and own.numel():
-                    return False
-                continue
-            held = state_of.get(own, EMPTY)
-            if held is not entry or own.dtype is not dtype:
-                return False
-            if here is own:
-                if (own.data_ptr(), own.stride(), own.shape) != where:
-                    return False
-            elif where is not None and local_of(own) is not here:
-                return False
-            for key, stored, local, pointer in places:
-                if held.get(key) is not stored or local.data_ptr() != pointer:
-                    return False
-            bucket.gradients[row] = slope
-            if slope is None:
-                if not joint:
-                    return False
-            elif slope.layout is not torch.strided or not slope.is_floating_point():
-                return False
-            else:
-                some = True
-                if addressed:
-                    bucket.addresses[row] = slope.data_ptr()
-                    plain = slope.dtype is dtype and type(slope) in PLAIN and slope.is_cpu
-                    addressed = plain and slope.is_contiguous() and not slope.is_neg()
-        self.addressed = addressed and not self.shards
-        return some and (not self._watches or list(map(version_of, parameters)) == self._versions)
-
-    def stands(self, group: dict[str, Any]) -> bool:
-        """``reads`` and ``holds`` for code that is compiled, which cannot ask where memory lies."""
-        if not self._attached or self.rests or group["constraint"] is not self.constraint:
-            return False
-        if any(bucket.fresh for bucket in self.buckets):
-            return False
-        if len(group["params"]) != len(self.parameters):
-            return False
-        moves = [own for bucket in self.buckets for own in bucket.owners]
-        for own, new in zip(self.parameters, group["params"], strict=True):
-            if own is not new or (own.grad is None) == any(own is other for other in moves):
-                return False
-        # The compiler lets all groups of an optimizer have an entry "capturable".
-        if any(name not in self._known and name not in CAPTURED for name in group):
-            return False
-        for name, old in self._known.items():
-            new, tensor = group[name], isinstance(old, Tensor)
-            if new is not old and (tensor or isinstance(new, Tensor) or new != old):
-                return False
-        return True
 
     # --- a step ---------------------------------------------------------------------------------
 
@@ -604,12 +412,15 @@ class Plan:
         for bucket in self.buckets:
             fresh, kernel = bucket.fresh, bucket.kernel
             recipe = self.recipes.get(fresh) or self.recipe(fresh)
-            steps = bucket.steps() if made is None else [made] * len(bucket.parameters)
+            if made is None:  # counts are not read where a graph captures the steps
+                steps = bucket.counts if self.captured else bucket.counts.tolist()
+            else:
+                steps = [made] * len(bucket.parameters)
             draw = self.first_draw(fresh) if self.share[0] else 0
             try:
                 native = self.directs and kernel is not None and kernel.directs(recipe)
                 if self.directs and not native:
-                    bucket.direct(self.coupled_decay, steps)
+                    direct(bucket, self.coupled_decay, steps)
                 # Kernels count the indices of the noise from the beginning of what they work on.
                 if kernel is None or (bucket.shards and any(map(is_noisy, recipe.actions))):
                     found = run_formulas(bucket, recipe, seeds, steps, draw, self.share[0])
@@ -624,19 +435,9 @@ class Plan:
 
     def steps(self, bucket: Bucket) -> Sequence[int] | Tensor:
         """How many steps each parameter of a bucket has made."""
-        return bucket.steps() if self.made is None else [self.made] * len(bucket.parameters)
-
-    def learned(self) -> list[int]:
-        """The parameters whose geometry has become another by what it has seen of them."""
-        rule, found = self.constraint, []
-        for index in self.active:
-            parameter = self.parameters[index]
-            entry = self._state_of[parameter]
-            if int(entry[STEP]) % rule.interval == 0:
-                weight = whole_of(parameter) if is_sharded(parameter) else parameter
-                if rule.learn(weight, entry):
-                    found.append(index)
-        return found
+        if self.made is not None:
+            return [self.made] * len(bucket.parameters)
+        return bucket.counts if self.captured else bucket.counts.tolist()
 
     def finish(self, counted: bool) -> bool:
         """A step has been made, and its counts gone up if it was ``counted``.

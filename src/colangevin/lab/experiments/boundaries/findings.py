@@ -248,7 +248,8 @@ def _types(diverse: Sequence[Mapping[str, Row]]) -> list[kit.Claim]:
     """Tables 6.6 and 6.7 against the reference."""
     wrong = _each(diverse, lambda row: row.wrong.mean)
     across = _each(diverse, lambda row: row.any_wrong)
-    first, last = (_each(diverse, lambda row, k=kind: row.shares[k]) for kind in ("A", "C"))
+    first = _each(diverse, lambda row: row.shares["A"])
+    last = _each(diverse, lambda row: row.shares["C"])
     return [
         _course("misclassified per network: falls, %", wrong, FALLS, "5.9, 4.3, 3.5"),
         _course("misclassified by any network: falls, %", across, FALLS, "15.2, 11.5, 7.3"),

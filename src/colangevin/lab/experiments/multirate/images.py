@@ -293,22 +293,18 @@ EXPERIMENT = kit.Experiment(
     title="a pretrained network fine-tuned at two rates on CIFAR-10, and slow biases of a ResNet",
     phrase="fine-tuning at two rates",
     source="thesis figures 5.4 and 5.12",
-    claimed=(
-        "fine-tuning with the last layer fast takes about half the time and reaches a higher "
-        "accuracy; slow biases help a ResNet"
-    ),
-    ours=(
-        "a MobileNetV2 for the ResNet-34, 126 steps of fine-tuning: the slow momentum alone "
-        "remembers 50 steps"
-    ),
-    settings_stated=(
-        ("network, figure 5.4", "ResNet-34 from ImageNet", "MobileNetV2 from ImageNet"),
-        ("network, figure 5.12", "ResNet-34", "three blocks of 8, 16 and 32 channels"),
-        ("training images", "50,000", "2,000, 4,000 and 5,000"),
-        ("steps of fine-tuning", "epochs of all images", "126 and 1,000"),
-        ("h/k, k, momentum", "0.001, 5, 0.9", "the same"),
-        ("runs", "20", "{runs}"),
-    ),
+    claimed="""fine-tuning with the last layer fast takes about half the time and reaches a
+        higher accuracy; slow biases help a ResNet""",
+    ours="""a MobileNetV2 for the ResNet-34, 126 steps of fine-tuning: the slow momentum alone
+        remembers 50 steps""",
+    settings_stated="""
+        network, figure 5.4 | ResNet-34 from ImageNet | MobileNetV2 from ImageNet
+        network, figure 5.12 | ResNet-34 | three blocks of 8, 16 and 32 channels
+        training images | 50,000 | 2,000, 4,000 and 5,000
+        steps of fine-tuning | epochs of all images | 126 and 1,000
+        h/k, k, momentum | 0.001, 5, 0.9 | the same
+        runs | 20 | {runs}
+    """,
     reduced={
         "laptop": "a MobileNetV2 for ResNet-34, 4 to 8 % of the images, 126 "
         "and 1,000 steps; a small ResNet for 6 epochs",

@@ -103,14 +103,14 @@ def jobs(settings: kit.Settings) -> list[kit.Job]:
     Example:
         >>> names = [job.name for job in jobs({**SCALES["full"], "scale": "full", "seed": 0})]
         >>> names[-4:], len(names)
-        (['chess-raw-adam', 'chess-raw-sgd', 'chess-raw-adlala', 'chess-raw-adlala-code'], 14)
+        (['poker-raw-adlala-code', 'chess-raw-adam', 'chess-raw-sgd', 'chess-raw-adlala'], 13)
     """
     return [
         kit.Job(NAME, f"{part}{'-raw' if raw else ''}-{name}", {**shared, **own})
         for raw in (False, True)
         for part, methods in (("poker", POKER), ("chess", CHESS))
         for shared in [_shared(settings, part, raw)]
-        for name, own in (_published(methods) if raw else methods).items()
+        for name, own in (_published(methods, part) if raw else methods).items()
     ]
 
 
@@ -137,11 +137,15 @@ def _shared(settings: kit.Settings, part: str, raw: bool) -> dict[str, Any]:
     }
 
 
-def _published(methods: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The methods with the first layer alone as first part; the published thermostats beside."""
+def _published(methods: Mapping[str, dict[str, Any]], part: str) -> dict[str, dict[str, Any]]:
+    """The methods with the first layer alone as first part.
+
+    On poker hands the published thermostats are beside them.
+    """
     own = {**methods["adlala"]["method"], "parts": "input"}
     code = {"label": "AdLaLa, published thermostats", "method": {**own, **PUBLISHED}}
-    return {**methods, "adlala": {"label": "AdLaLa", "method": own}, "adlala-code": code}
+    found = {**methods, "adlala": {"label": "AdLaLa", "method": own}}
+    return found | ({"adlala-code": code} if part == "poker" else {})
 
 
 def draw_points(settings: kit.Settings) -> Points:
@@ -312,7 +316,7 @@ EXPERIMENT = kit.Experiment(
         AdLaLa's friction | ξ, and in (3.31) εξ | ξ, as in the authors' PyTorch code; the figures'
           program is not known
         thermostats of the first layer | one (3.24); two that start at 0.1 in the authors' code |
-          one for the verdicts; two beside it
+          one for the verdicts; two beside it on poker hands
         poker hands | UCI's file | drawn from the rules, without its 10 extra hands of the rarest
           classes
         epochs | not stated | 200 for poker hands, 100 for the endgame

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from colangevin.lab import kit
-from colangevin.lab.experiments.problems import search
+from colangevin.lab.experiments.problems import searching
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,8 +46,8 @@ def draw(records: kit.Records) -> Figure:
     axis = figure.subplots()
     for place, record in enumerate(records.values()):
         every, label = record.settings["every"], record.settings["label"]
-        rows = zip(record.history["part"], record.history[search.COURSE], strict=True)
-        for course in [course for part, course in rows if part == search.SEEDS]:
+        rows = zip(record.history["part"], record.history[searching.COURSE], strict=True)
+        for course in [course for part, course in rows if part == searching.SEEDS]:
             times = [every * (index + 1) for index in range(len(course))]
             values = [100 * value for value in course]
             line: dict[str, Any] = {"color": kit.COLORS[place], "linestyle": kit.STYLES[place]}
@@ -83,13 +83,14 @@ def fewer(best: str, *others: str | kit.Of) -> Callable[[kit.Records], list[kit.
 
 REACHED = kit.Quantity(STEPS, "steps to 95 % test accuracy", -1, digits=0)
 TABLE: list[kit.Column | kit.Quantity] = [
-    *(kit.METHOD, search.CHOSEN, kit.Column(REACHED.label, text)),
+    *(kit.METHOD, searching.CHOSEN, kit.Column(REACHED.label, text)),
     kit.Quantity("train_accuracy", "train accuracy at the end, %", 1, 100.0, 1),
     kit.Quantity("test_accuracy", "test accuracy at the end, %", 1, 100.0, 1),
     kit.Quantity("seconds", "processor time of a step, ms", digits=1, read=cost),
 ]
 RIVALS = kit.Of(("adamw", "lion"), strongest=True)
 CLAIMS: list[Callable[[kit.Records], list[kit.Claim]]] = [
+    fewer("adam-bounded", "usual"),
     fewer("adam-bounded", "adamw"),
     fewer("adam-bounded", "adam-start"),
     fewer("sign-bounded", "lion"),

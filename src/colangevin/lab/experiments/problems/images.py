@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from colangevin.errors import ConvergenceError
 from colangevin.lab import kit
-from colangevin.lab.experiments.problems.search import Going, Options, search
+from colangevin.lab.experiments.problems.searching import Going, Options, search
 
 
 class Part(NamedTuple):
@@ -34,14 +34,15 @@ class Images(NamedTuple):
     test: Part
 
 
-def read_images(settings: kit.Settings, data: Path | None) -> Images:
-    """Fashion-MNIST, as much of it as the settings ask for.
+def read_images(settings: kit.Settings, data: Path | None, name: str = "fashion-mnist") -> Images:
+    """Fashion-MNIST or its like, as much of it as the settings ask for.
 
     Args:
         settings: with ``train_images``, ``valid_images`` and ``test_images``.
         data: the data directory.
+        name: of the dataset.
     """
-    found = kit.LOADERS["fashion-mnist"](data)
+    found = kit.LOADERS[name](data)
     end = settings["train_images"]
     last = end + settings["valid_images"]
     return Images(

@@ -14,7 +14,7 @@ from colangevin.constraints import Constraint, Orthogonal, Spectral
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import attacks, lipschitz_findings
 from colangevin.lab.experiments.problems.images import Images, Networks, Part, search_on_images
-from colangevin.lab.experiments.problems.search import SEEDS, Options, jobs_of
+from colangevin.lab.experiments.problems.searching import SEEDS, Options, jobs_of
 from colangevin.lab.models import mlp
 from colangevin.optimizers import CoLA, constrain_
 
@@ -30,7 +30,7 @@ LAPTOP: dict[str, Any] = {
     "runs": 5,
     "train_images": 15_000,
     "valid_images": 500,
-    "test_images": 1_000,
+    "test_images": 500,
     "hidden": [128, 128],
     "epochs": 4,
     "batch_size": 128,
@@ -204,7 +204,7 @@ NOTE = (
     "radii are Euclidean, of 28 by 28 pixels. Each method has four trials with one seed. The one "
     "with the most right answers on 500 other training images, attacked within 0.5, has five new "
     "seeds. Attacks have 40 steps along the margin, from a random point of the ball, with the "
-    "worst point of the path; they are on the first 1,000 test images. An image is certified "
+    "worst point of the path; they are on the first 500 test images. An image is certified "
     "within its margin over √2 times the product of the layers' largest singular values, in "
     "double precision (the pooling has 1). Bounded networks have outputs that are multiplied by "
     "their sharpness in the training loss. Adversarial training has 3 steps of the same attack in "
@@ -216,17 +216,15 @@ EXPERIMENT = kit.Experiment(
     title="networks with a bound on every layer: attacks and certificates",
     phrase="layers that resist attacks",
     source="figures of the field on Lipschitz networks, not of the paper",
-    claimed=(
-        "layers with singular values of at most one make a network resist attacks, for about one "
-        "point of accuracy, with a certificate that no attack can break"
-    ),
+    claimed="""layers with singular values of at most one make a network resist attacks, for
+        about one point of accuracy, with a certificate that no attack can break""",
     ours="images, network, attacks, trials and the radius for which they are chosen",
-    settings_stated=(
-        ("network", "several", "perceptron, hidden layers {hidden}"),
-        ("images to train on", "60,000", "{train_images}"),
-        ("epochs", "not stated", "{epochs}"),
-        ("runs", "not stated", "{runs}"),
-    ),
+    settings_stated="""
+        network | several | perceptron, hidden layers {hidden}
+        images to train on | 60,000 | {train_images}
+        epochs | not stated | {epochs}
+        runs | not stated | {runs}
+    """,
     reduced={"laptop": "15,000 of 60,000 images, 4 epochs, 14 by 14 pixels"},
     scales=SCALES,
     jobs=partial(jobs_of, NAME, METHODS),

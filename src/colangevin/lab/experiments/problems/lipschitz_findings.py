@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colangevin.lab import kit
-from colangevin.lab.experiments.problems import search
+from colangevin.lab.experiments.problems import searching
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ def lost(records: kit.Records) -> list[kit.Claim]:
 
 TABLE: list[kit.Column | kit.Quantity] = [
     kit.METHOD,
-    search.CHOSEN,
+    searching.CHOSEN,
     CLEAN,
     SIGNS,
     *ATTACKED,

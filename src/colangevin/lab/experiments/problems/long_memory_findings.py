@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colangevin.lab import kit
-from colangevin.lab.experiments.problems import search
+from colangevin.lab.experiments.problems import searching
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ OURS = "orthogonal-adam"
 RECALLED = kit.Quantity("recalled", "symbols recalled, %", 1, 100.0, 1, chance=20.0)
 LOSS = kit.Quantity("loss", "loss", -1, digits=4)
 SECONDS = kit.Quantity("seconds", "processor time of a training, s", -1, digits=1)
-SHORT, LONG = 30, 100
+SHORT, LONG = 30, (100, 200)
 """Waits: with all learning rates, and with the best of each method."""
 WORKS = 0.9
 """Share of symbols from which on an lr works."""
@@ -103,7 +103,7 @@ def table(records: kit.Records) -> kit.Table:
         cells = [own.text(record) for own in (RECALLED, LOSS, SECONDS)]
         errors = record.final.get("gram_error")
         exact = f"{max(record.values('gram_error')):.0e}" if errors else "–"
-        start = [str(wait), record.settings["label"], search.trial_text(record)]
+        start = [str(wait), record.settings["label"], searching.trial_text(record)]
         rows.append([*start, *cells, exact, *(work or ["–"])])
     waits = ", ".join(sorted({str(record.settings["wait"]) for record in swept.values()}))
     columns = ["wait", "method", "chosen", RECALLED.label, LOSS.label, SECONDS.label]
@@ -115,10 +115,10 @@ EACH = {"rival": ("lstm", "free", "torch-orthogonal", "orthogonal-gradient")}
 CLAIMS: list[Callable[[kit.Records], list[kit.Claim]]] = [
     kit.Ahead(
         RECALLED,
-        f"{OURS}-{LONG}",
-        over=(f"{{rival}}-{LONG}",),
-        text=f"symbols recalled after a wait of {LONG}, %",
-        each=EACH,
+        f"{OURS}-{{wait}}",
+        over=("{rival}-{wait}",),
+        text="symbols recalled after a wait of {wait}, %",
+        each={"wait": LONG, **EACH},
     ),
     kit.Ahead(
         WORKING,

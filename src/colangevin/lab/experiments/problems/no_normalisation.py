@@ -14,7 +14,7 @@ from colangevin.constraints import Orthogonal
 from colangevin.lab import kit
 from colangevin.lab.experiments.problems import attacks, no_normalisation_findings
 from colangevin.lab.experiments.problems.images import Images, Networks, Part, search_on_images
-from colangevin.lab.experiments.problems.search import SEEDS, Options, jobs_of
+from colangevin.lab.experiments.problems.searching import SEEDS, Options, jobs_of
 from colangevin.optimizers import CoLA, constrain_
 
 NAME = "no-normalisation"
@@ -63,6 +63,7 @@ def network(settings: kit.Settings) -> nn.Sequential:
     """A perceptron; "N.weight" of its hidden matrices have the numbers of ``hidden``.
 
     Example:
+        >>> import torch
         >>> model = network({"depth": 3, "width": 8, "weights": "start"})
         >>> gram = model[2].weight @ model[2].weight.mT
         >>> bool((gram - 2 * torch.eye(8)).abs().max() < 1e-5)
@@ -139,17 +140,15 @@ EXPERIMENT = kit.Experiment(
     title="plain networks of 10 to 50 layers without normalisation, and their rivals",
     phrase="deep plain networks",
     source="the paper's claim for deep networks, on images instead of spirals",
-    claimed=(
-        "with orthogonal weights a deep plain network trains without normalisation, and better "
-        "than from an orthogonal start"
-    ),
+    claimed="""with orthogonal weights a deep plain network trains without normalisation, and
+        better than from an orthogonal start""",
     ours="images, network, depths, epochs and learning rates",
-    settings_stated=(
-        ("data", "four-turn spiral", "Fashion-MNIST, {train_images} images"),
-        ("hidden layers", "1 to 8", "{depth}"),
-        ("nodes a layer", "100", "{width}"),
-        ("runs", "10", "{runs}"),
-    ),
+    settings_stated="""
+        data | four-turn spiral | Fashion-MNIST, {train_images} images
+        hidden layers | 1 to 8 | {depth}
+        nodes a layer | 100 | {width}
+        runs | 10 | {runs}
+    """,
     reduced={"laptop": "6,000 of 60,000 images, 4 epochs"},
     scales=SCALES,
     jobs=partial(jobs_of, NAME, METHODS, each=("depths", "depth")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from colangevin.lab import kit
-from colangevin.lab.experiments.problems import search
+from colangevin.lab.experiments.problems import searching
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ NEAR = 0.05
 
 def working(record: kit.Record) -> list[float]:
     """The learning rates that work, with one seed."""
-    found = search.searched(record, VALID)
+    found = searching.searched(record, VALID)
     best = max(value for _, value in found if value == value)
     return [own["lr"] for own, value in found if value >= best - NEAR]
 
@@ -54,7 +54,7 @@ def draw(records: kit.Records) -> Figure:
         )
         deepest = [record for record in own if record.settings["depth"] == depths[-1]]
         for record in deepest:
-            found = search.searched(record, VALID)
+            found = searching.searched(record, VALID)
             axis = right[record.settings["direction"] == "adam"]
             lrs, values = [item["lr"] for item, _ in found], [100 * value for _, value in found]
             axis.plot(lrs, values, marker="o", markersize=3, **line)
@@ -71,7 +71,7 @@ def draw(records: kit.Records) -> Figure:
 
 TABLE: list[kit.Column | kit.Quantity] = [
     kit.Column("hidden layers", "depth"),
-    *(kit.METHOD, search.CHOSEN, ACCURACY, SECONDS),
+    *(kit.METHOD, searching.CHOSEN, ACCURACY, SECONDS),
     kit.Column(
         "lr that work (within 5 points of the best, validation, 1 run)",
         lambda own: ", ".join(f"{lr:g}" for lr in working(own)),

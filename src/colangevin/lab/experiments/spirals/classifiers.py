@@ -121,22 +121,18 @@ EXPERIMENT = kit.Experiment(
     title="five methods on the two-turn spiral: decision regions, loss and accuracy",
     phrase="five methods on the two-turn spiral",
     source="figures 1 and 2",
-    claimed=(
-        "on the two-turn spiral, circles and temperature raise the test accuracy and lower "
-        "the test loss against SGD with and without weight decay"
-    ),
-    ours=(
-        "every run draws its own data, and each arm its own points; `--scale draws` adds runs "
-        "on 10 shared draws"
-    ),
-    settings_stated=(
-        ("network", "1 hidden layer, 500 nodes", "{hidden} nodes"),
-        ("step size h, batch", "0.05, 2 %", "{lr}, {batch_size} of {train_points} points"),
-        ("radii of the circles, temperature", "1 and 5, 5e-5", "1 and 5, 5e-5"),
-        ("epochs, runs", "10,000, 100", "{epochs}, {runs}"),
-        ("data", "one draw for all runs, as figure 2 suggests", "every run draws its own"),
-        ("points of the two arms", "mirrored in the authors' code", "drawn for each arm"),
-    ),
+    claimed="""on the two-turn spiral, circles and temperature raise the test accuracy and lower
+        the test loss against SGD with and without weight decay""",
+    ours="""every run draws its own data, and each arm its own points; `--scale draws` adds runs
+        on 10 shared draws""",
+    settings_stated="""
+        network | 1 hidden layer, 500 nodes | {hidden} nodes
+        step size h, batch | 0.05, 2 % | {lr}, {batch_size} of {train_points} points
+        radii of the circles, temperature | 1 and 5, 5e-5 | 1 and 5, 5e-5
+        epochs, runs | 10,000, 100 | {epochs}, {runs}
+        data | one draw for all runs, as figure 2 suggests | every run draws its own
+        points of the two arms | mirrored in the authors' code | drawn for each arm
+    """,
     scales=SCALES,
     jobs=jobs,
     run=run,
@@ -154,15 +150,12 @@ EXPERIMENT = kit.Experiment(
         kit.VIOLATION,
     ],
     claims=claims,
-    note=(
-        "The full scale is the paper's. Every run draws its own data, the same for all methods; "
-        "the paper's runs seem to share one draw (its figure 2 has the data of figure 1). "
-        "`--scale draws` adds more runs to the results of `--scale full`. These runs reuse 10 data "
-        "sets. `--scale spheres` adds bounds on the norms of rows (4.3) with and without noise, "
-        "which the thesis names as future work: no source states a result. There are 10 runs for "
-        "each of two pairs of radii, chosen before these runs; the seeds are those of the "
-        "first 10 of the others."
-    ),
+    note="""The full scale is the paper's. Every run draws its own data, the same for all
+        methods; the paper's runs seem to share one draw (its figure 2 has the data of figure 1).
+        `--scale draws` adds more runs to the results of `--scale full`. These runs reuse 10 data
+        sets. `--scale spheres` adds bounds on the norms of rows (4.3) with and without noise,
+        which the thesis names as future work: no source states a result. It has not been
+        run.""",
     gpus=True,
     times={
         "smoke": "5 s",

@@ -103,16 +103,16 @@ EXPERIMENT = kit.Experiment(
     source="figure 4.11 and table 4.5",
     claimed="the temperature 5e-5 is the best of seven, by test accuracy and by mean curvature",
     ours="the extent of the grid of the curvature, [-1.2, 1.2]²; every run draws its own data",
-    settings_stated=(
-        ("temperatures", "0 to 5e-4, seven", "the same seven"),
-        ("extent of the grid", "not stated", "[-1.2, 1.2]²"),
-        ("network", "1 hidden layer, 500 nodes", "{hidden} nodes"),
-        ("step size h, batch", "0.05, 2 %", "{lr}, {batch_size} of {train_points} points"),
-        ("radii of the circles, temperature", "1 and 5, 5e-5", "1 and 5, 5e-5"),
-        ("epochs, runs", "10,000, 100", "{epochs}, {runs}"),
-        ("data", "one draw for all runs, as figure 2 suggests", "every run draws its own"),
-        ("points of the two arms", "mirrored in the authors' code", "drawn for each arm"),
-    ),
+    settings_stated="""
+        temperatures | 0 to 5e-4, seven | the same seven
+        extent of the grid | not stated | [-1.2, 1.2]²
+        network | 1 hidden layer, 500 nodes | {hidden} nodes
+        step size h, batch | 0.05, 2 % | {lr}, {batch_size} of {train_points} points
+        radii of the circles, temperature | 1 and 5, 5e-5 | 1 and 5, 5e-5
+        epochs, runs | 10,000, 100 | {epochs}, {runs}
+        data | one draw for all runs, as figure 2 suggests | every run draws its own
+        points of the two arms | mirrored in the authors' code | drawn for each arm
+    """,
     scales=spiral.SCALES,
     jobs=METHODS,
     run=run,

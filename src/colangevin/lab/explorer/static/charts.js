@@ -264,7 +264,7 @@ export function drawNetwork(canvas, layers) {
   });
   lines.sort((p, q) => Math.abs(p[3]) - Math.abs(q[3]));
   for (const [column, from, to, value] of lines) {
-    const size = Math.abs(value), beyond = size > 1.02;
+    const size = Math.abs(value), beyond = size > 1.12; // recorded lines have few shades
     context.strokeStyle = beyond ? focus : value > 0 ? one : zero;
     context.globalAlpha = Math.min(1, 0.08 + 0.92 * size);
     context.lineWidth = beyond ? 2.2 : 0.4 + 1.4 * size;

@@ -331,7 +331,9 @@ async function loadPreset(name) {
   page.preset = name;
   showStory(name);
   await restart(complete(page.choices, preset.spec), [], true);
-  if (page.preset === name) await open(name);
+  if (page.preset !== name) return;
+  await send("look", { member: preset.mean ? -1 : 0 });
+  await open(name);
 }
 
 /** Play the recorded run of a preset; who wants no motion may start it. */
@@ -485,6 +487,7 @@ async function boot() {
   document.body.dataset.ready = "yes";
   if (page.session && page.preset && hash === `#preset=${page.preset}`) {
     await send("play");
+    if (page.choices.presets[page.preset].mean) await send("look", { member: -1 });
     await open(page.preset);
   }
 }

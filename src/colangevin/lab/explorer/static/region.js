@@ -34,7 +34,7 @@ function dots(context, points, width, height, size, ring) {
     context.fillStyle = fill[points.classes[i]];
     context.fill();
     if (ring) {
-      context.lineWidth = 1.4;
+      context.lineWidth = Math.min(1.4, size * 0.4);
       context.strokeStyle = card;
       context.stroke();
     }

@@ -55,7 +55,11 @@ export class View {
       button.addEventListener("click", () => this.look({ member: index }));
       return button;
     });
-    return place.replaceChildren(...buttons);
+    const all = Object.assign(document.createElement("button"), { type: "button", textContent: "mean", className: "mean" });
+    all.dataset.member = -1;
+    all.setAttribute("aria-label", `Run ${letter.toUpperCase()}: show the mean prediction of all seeds`);
+    all.addEventListener("click", () => this.look({ member: -1 }));
+    return place.replaceChildren(...buttons, all);
   }
 
   show(frame) {
@@ -99,8 +103,10 @@ export class View {
     put(`test-loss-${letter}`, number(test));
     put(`train-loss-${letter}`, number(train));
     Object.assign(find(`run-${letter}`).dataset, { testAccuracy: accuracy ?? "", testLoss: test ?? "", trainLoss: train ?? "" });
-    find(`multiples-${letter}`).querySelectorAll("button").forEach((button, index) => {
+    find(`multiples-${letter}`).querySelectorAll("button").forEach((button) => {
+      const index = Number(button.dataset.member);
       button.setAttribute("aria-pressed", String(index === member));
+      if (index < 0) return;
       button.querySelector("span").textContent = `${this.problem.seeds[index]}: ${Math.round(100 * (run.scores[3][index] ?? 0))} %`;
       if (run.small[index]) drawSmall(button.querySelector("canvas"), run.small[index]);
     });
@@ -179,9 +185,10 @@ export class View {
 
   /** Words for those who do not see the pictures; not at every frame. */
   describe(frame) {
+    const orthogonal = Object.values(frame.runs).some((run) => run.geometry.kind === "orthogonal");
     const words = Object.entries(frame.runs).map(([letter, run]) => {
       const kind = run.geometry.kind;
-      const note = run.geometry.picture === "singular"
+      const note = run.geometry.picture === "singular" && (kind !== "none" || orthogonal)
         ? `${letter.toUpperCase()}: ${KINDS[kind]}, singular values ${shown(run.geometry.smallest ?? 0)} to ${shown(run.geometry.largest ?? 0)}`
         : `${letter.toUpperCase()}: ${KINDS[kind]}`;
       return note;

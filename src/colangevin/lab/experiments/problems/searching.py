@@ -21,10 +21,16 @@ COURSE = "course"
 """A column with a list per run: what was measured on the way."""
 Planned: TypeAlias = tuple[str, int, int]
 """Part, trial and seed of a run."""
+Plan: TypeAlias = Callable[[kit.Record], list[Planned]]
+"""What is to be run, which may depend on what has been."""
 Options: TypeAlias = Mapping[str, Any]
 """What differs between the trials of a method."""
 Going: TypeAlias = Callable[[], bool]
 """Whether to go on; to be asked before every step."""
+TrainAll: TypeAlias = Callable[
+    [Sequence[Options], Sequence[int], str, Going], "Sequence[Mapping[str, Any]] | None"
+]
+"""Trains networks side by side; None where it did not go on."""
 Train: TypeAlias = Callable[[Options, str, Going], "Mapping[str, float] | None"]
 """Trains one network, and measures it as far as its part needs; None where it did not go on."""
 
@@ -92,20 +98,71 @@ def sweep(log: kit.Log, train: Train) -> None:
         log: as for ``search``.
         train: likewise.
     """
-
-    def plan(record: kit.Record) -> list[Planned]:
-        trials = range(len(record.settings["trials"]))
-        return [(SEEDS, trial, s) for trial in trials for s in kit.seeds_of(record.settings)]
-
-    if _carried_out(log, train, plan):
+    if _carried_out(log, train, _all):
         log.finish()
 
 
-def _carried_out(log: kit.Log, train: Train, plan: Callable[[kit.Record], list[Planned]]) -> bool:
+def search_together(log: kit.Log, train: TrainAll, key: str, sign: int = 1) -> None:
+    """As ``search``, for networks that are trained side by side: all trials, then all new seeds.
+
+    Args:
+        log: as for ``search``.
+        train: trains networks, each with its options and its seed, and measures them.
+        key: as for ``search``.
+        sign: likewise.
+    """
+
+    def plan(record: kit.Record) -> list[Planned]:
+        return _planned(record.settings, _best(record, key, sign))
+
+    if _carried_out_together(log, train, plan):
+        best = _best(log.record, key, sign)
+        log.finish(trial=best, **log.job.settings["trials"][best], **of_seeds(log.record))
+
+
+def sweep_together(log: kit.Log, train: TrainAll) -> None:
+    """As ``sweep``, for networks that are trained side by side.
+
+    Args:
+        log: as for ``search``.
+        train: as for ``search_together``.
+    """
+    if _carried_out_together(log, train, _all):
+        log.finish()
+
+
+def _all(record: kit.Record) -> list[Planned]:
+    trials = range(len(record.settings["trials"]))
+    return [(SEEDS, trial, seed) for trial in trials for seed in kit.seeds_of(record.settings)]
+
+
+def _carried_out_together(log: kit.Log, train: TrainAll, plan: Plan) -> bool:
+    """Make all runs of a part at once; False for an end."""
+    log.load()
+    while rest := (rows := plan(log.record))[_done(log) :]:
+        stage = [row for row in rest if row[0] == rest[0][0]]
+        options = [log.job.settings["trials"][trial] for _, trial, _ in stage]
+        share = _done(log) / len(rows)
+        seeds = [seed for *_, seed in stage]
+        found = train(options, seeds, stage[0][0], partial(log.advance, share, dict))
+        if found is None:
+            return False
+        for (part, trial, seed), own in zip(stage, found, strict=True):
+            log.append(part=part, trial=trial, seed=seed, **own)
+        if not log.advance(_done(log) / len(rows), dict):
+            return False
+    return True
+
+
+def _done(log: kit.Log) -> int:
+    return len(log.record.history.get("part", []))
+
+
+def _carried_out(log: kit.Log, train: Train, plan: Plan) -> bool:
     """Make the runs of a plan, which may depend on those that are done; False for an end."""
     log.load()
     settings = log.job.settings
-    while len(rows := plan(log.record)) > (done := len(log.record.history.get("part", []))):
+    while len(rows := plan(log.record)) > (done := _done(log)):
         part, trial, seed = rows[done]
         share = done / len(rows)
         with torch.random.fork_rng(devices=[]):

@@ -69,8 +69,8 @@ READINGS = (
         "transformer, tables 2 and 4.4",
         "the scheme OBA; 98 steps of both texts among the rows",
         "the authors' circle code has AOAB with a delayed gradient; 98 steps say nothing",
-        "AOAB beside OBA, a batch of sequences once, the short rows are gone; 200 epochs are a "
-        "scale that has not been run.",
+        "the short rows are gone; AOAB with batches as tokens and as sequences (`--scale beside`) "
+        "and 200 epochs (`--scale night`) are written, and have not been run.",
         "transformer-circle",
         ("minimum validation loss, the whole Penn Treebank",),
     ),
@@ -78,9 +78,9 @@ READINGS = (
         "curvature, tables 4.1 and 4.5",
         "fifteen verdicts on means; C-SGD had two, from records before and after the slack's floor",
         "single points and the extent of the grid make the means",
-        "medians and quartiles first, three extents, all numbers in one claim; C-SGD with the "
-        "slack's floor is the row τ = 0 of [spiral-temperature](spiral-temperature.md), and its "
-        "numbers are in no other verdict.",
+        "medians and quartiles first, three extents for SGD, all numbers in one claim; C-SGD with "
+        "the slack's floor is the row τ = 0 of [spiral-temperature](spiral-temperature.md), and "
+        "its numbers are in no other verdict.",
         "spiral-curvature",
         ("mean curvature of all points",),
     ),
@@ -88,7 +88,8 @@ READINGS = (
         "images between digits, section 6.2",
         "the digits that CNNs were surest of, one generator, CNNs as the reference",
         "easy images; images, reference and judged networks hang together; one set decides nothing",
-        "digits at random among recognised ones, several generators, a reference of another kind.",
+        "written, and run in trials only: digits at random among recognised ones, several "
+        "generators, a reference of another kind. In the earlier record:",
         "boundary-digits",
         ("two networks disagree", "type A: falls", "type C: rises"),
     ),
@@ -96,9 +97,8 @@ READINGS = (
         "sleeping weights, figure 5.7",
         "20 epochs of 60,000 images, 3 runs: SGD does not overfit",
         "a regulariser can only help where something overfits",
-        "beside it 1,000 images for 400 epochs, 5 runs.",
+        "written, and not run: 1,000 images for 400 epochs, 5 runs (`--scale few`).",
         "multirate-subsets",
-        ("MNIST, 1,000 images",),
     ),
     Reading(
         "fine-tuning at two rates, figure 5.4",
@@ -147,7 +147,8 @@ READINGS = (
         "spheres with noise, future work of the thesis",
         "sampled in tests only",
         "named in the thesis, without a result",
-        "bounds on norms, two pairs of radii, with and without noise; in the table of the page.",
+        "written, and not run: bounds on norms, two pairs of radii, with and without noise "
+        "(`--scale spheres`).",
         "spiral-classifiers",
     ),
     Reading(

@@ -47,7 +47,7 @@ def test_a_guide_without_records_says_how_to_measure(tmp_path):
 
 def test_a_row_of_the_readme_has_the_strongest_rival_and_the_verdict(tmp_path):
     (problem,) = [own for own in pages.PROBLEMS if own.experiment == "quantisation"]
-    numbers = {"cnn-circle": 0.8, **dict.fromkeys(problem.rivals, 0.5), problem.rivals[2]: 0.7}
+    numbers = {"mlp-circle": 0.8, **dict.fromkeys(problem.rivals, 0.5), problem.rivals[2]: 0.7}
     assert problem.short(tmp_path) == [] and problem.evidence(tmp_path) == "not measured yet"
     folder = tmp_path / "quantisation"
     folder.mkdir()

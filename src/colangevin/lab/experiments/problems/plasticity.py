@@ -333,5 +333,5 @@ EXPERIMENT = kit.Experiment(
     claims=findings.CLAIMS,
     data=("mnist",),
     note=NOTE,
-    times={"smoke": "20 s", "laptop": "20 min", "full": "10 h"},
+    times={"smoke": "20 s", "laptop": "30 min", "full": "10 h"},
 )

@@ -23,7 +23,8 @@ KINDS = {
 """Kinds of scales: whether each row has its own, and whether it is that of the least error."""
 OURS = "circle"
 """The method for which the claims are made, named before anything was run."""
-RIVALS = ("sgd", "adam", "decay", "adam-decay", "penalty", "clip")
+RIVALS = ("sgd", "adam", "decay", "adam-decay", "penalty")
+"""Methods without a hard bound."""
 NETWORKS = {"mlp": "perceptron", "cnn": "convolutional network"}
 
 
@@ -46,23 +47,20 @@ SHOWN = [
 
 def draw(records: kit.Records) -> Figure:
     """Accuracy against the number of bits, with careful scales and with plain ones."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.4, 6.4), layout="constrained")
-    axes = figure.subplots(2, 2, sharey="row", sharex=True)
+    networks = [one for one in NETWORKS if records.named(f"{one}-*")]
+    size = (10.4, 1.4 + 3.4 * len(networks))
+    figure, axes = kit.panels(size, len(networks), 2, sharey="row", sharex=True, squeeze=False)
     titles = {"row_error": "a scale of least error for each row", "tensor_max": "largest weight"}
-    for line, (network, shown) in zip(axes, NETWORKS.items(), strict=True):
-        own = [r for name, r in records.items() if name.startswith(network)]
+    for line, network in zip(axes, networks, strict=True):
         for axis, (kind, title) in zip(line, titles.items(), strict=True):
-            for place, record in enumerate(own):
+            for place, record in enumerate(records.named(f"{network}-*")):
                 values = [100 * np.array(record.values(f"{kind}_{bits}")) for bits in BITS]
                 style = {"color": kit.COLORS[place % 7], "linestyle": kit.STYLES[place % 6]}
-                label = record.settings["label"]
-                kit.band(axis, range(4), np.array(values), label=label, marker="o", **style)
-            axis.set(title=f"{shown}: {title}", xticks=range(4), xticklabels=BITS)
+                kit.band(axis, range(4), np.array(values), label=record.label, marker="o", **style)
+            axis.set(title=f"{NETWORKS[network]}: {title}", xticks=range(4), xticklabels=BITS)
             axis.grid(alpha=0.3)
         line[0].set_ylabel("right answers, %")
-    for axis in axes[1]:
+    for axis in axes[-1]:
         axis.set_xlabel("bits of a weight")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4)
@@ -77,12 +75,13 @@ TABLE: list[kit.Column | kit.Quantity] = [
     kit.Quantity("seconds", "processor time of a training, s", -1, digits=1),
 ]
 EACH = {"network": tuple(NETWORKS)}
+# What is bounded by clipping is compared by itself: the bound, and how it is held, are two things.
 STRONGEST = kit.Of(tuple(f"{{network}}-{name}" for name in RIVALS), strongest=True)
 
 
 def ahead(quantity: kit.Quantity, *over: str | kit.Of) -> kit.Ahead:
     """Of both networks."""
-    text = f"{{network}}: accuracy, {quantity.label}"
+    text = f"{{network}}: {quantity.label}"
     return kit.Ahead(quantity, f"{{network}}-{OURS}", over=over, text=text, each=EACH)
 
 

@@ -122,8 +122,9 @@ NOTE = (
     "same seed have the same first weights and batches; orthogonal weights begin at the nearest "
     "orthogonal ones. Seconds are processor time of the steps on one thread of a machine with "
     "other work; in the records of laptop they are those of the first three seeds, as the others "
-    "ran on a busier machine, and the two slowest methods have four lr and three seeds. Transfer: "
-    "the same sweeps with 120 steps at widths 64 and 256, one seed."
+    "ran on a busier machine. The two slowest methods have three seeds, and all weights orthogonal "
+    "along the polar factor four lr. Transfer: the same sweeps with 120 steps at widths 64 and "
+    "256, one seed."
 )
 
 

@@ -70,7 +70,9 @@ def draw(records: kit.Records) -> Figure:
 
 TABLE: list[kit.Column | kit.Quantity] = [
     kit.Column("network", "network"),
-    *(kit.METHOD, searching.CHOSEN, *SHOWN),
+    kit.METHOD,
+    searching.CHOSEN,
+    *SHOWN,
     kit.Quantity("outlier", "largest weight over standard deviation", -1, digits=1),
     kit.Quantity("seconds", "processor time of a training, s", -1, digits=1),
 ]

@@ -34,7 +34,13 @@ for _ in range(2):
 """
 
 
-@pytest.mark.parametrize("options", [{}, {"adjust": True}, {"guard": 0.02}], ids=str)
+AT_ONE_SPEED = {"dynamics": "microcanonical", "metric": "dense", "warmup": 20}
+LEARNED = {"metric": "dense", "step_size": None, "warmup": 60}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"adjust": True}, {"guard": 0.02}, AT_ONE_SPEED, LEARNED], ids=str
+)
 def test_a_killed_sampling_is_resumed_to_the_same_trace(tmp_path: Path, options: dict) -> None:
     settings = {**SETTINGS, "draws": 2000, **options}
     script = SCRIPT.format(tests=str(Path(__file__).parents[1]), settings=settings)
@@ -55,7 +61,8 @@ def test_a_killed_sampling_is_resumed_to_the_same_trace(tmp_path: Path, options:
     whole = cl.sample(linear, line_loss, line(), rules, **short)
     for name in ("weight", "bias", "loss"):
         torch.testing.assert_close(resumed[name], whole[name], rtol=0, atol=0)
-    if options:
+    assert resumed.tuning.metric == whole.tuning.metric == options.get("metric", "")
+    if whole.acceptance is not None:
         torch.testing.assert_close(resumed.acceptance, whole.acceptance)
         assert 0.0 < float(whole.acceptance.min()) < 1.0
 
@@ -91,8 +98,12 @@ def test_another_model_or_another_sampling_is_refused(tmp_path: Path) -> None:
         cl.load_trace(tmp_path / "elsewhere")
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = cl.sample(linear, line_loss, line(), **SETTINGS)
+@pytest.mark.parametrize("options", [{}, AT_ONE_SPEED], ids=str)
+def test_a_full_disk_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict
+) -> None:
+    settings = {**SETTINGS, **options}
+    whole = cl.sample(linear, line_loss, line(), **settings)
     real = storage.library("torch").save_file
     written = []
 
@@ -106,13 +117,13 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = tmp_path / "trace"
     monkeypatch.setattr(storage.library("torch"), "save_file", full)
     with pytest.raises(OSError, match=r"No space left.*6 draws are safe.*2 more") as caught:
-        cl.sample(linear, line_loss, line(), path=path, **SETTINGS)
+        cl.sample(linear, line_loss, line(), path=path, **settings)
     drawn = caught.value.trace
     assert drawn.draws == 8
     torch.testing.assert_close(drawn["weight"], whole["weight"][:, :8], rtol=0, atol=0)
     monkeypatch.setattr(storage.library("torch"), "save_file", real)
     assert not list(path.glob("*.part"))
-    again = cl.sample(linear, line_loss, line(), path=path, **SETTINGS)
+    again = cl.sample(linear, line_loss, line(), path=path, **settings)
     torch.testing.assert_close(again["weight"], whole["weight"], rtol=0, atol=0)
 
 

@@ -51,11 +51,14 @@ PAIRS = 20
 """Places where the energy errors of h and 4h are compared."""
 ROUNDING = 32.0
 """Units of the last place that an energy may be wrong by."""
-LONG = 0.5
+LONG = 0.25
 """Largest energy error of BAOAB in free weights, in τ per √(degree of freedom).
 
 It has no bias in the positions of a Gaussian: a law that is nearly one allows long steps. What is
 not, shows in the temperature of the positions."""
+LONGER, ROUND = 0.5, 0.8
+"""The same in the end, and with a test in τ, if the step is as long as that over the width of the
+law: then no place is steeper than the width says. In a Gaussian 0.25 τ belong to a step of 1."""
 ONE_SPEED = 0.01
 """The same at one speed and the default tolerance, by which variances of a Gaussian are then off.
 
@@ -276,6 +279,9 @@ class WarmUp:
 
     def _settle_on(self, error: float) -> None:
         factor = (self._bound / max(error, 1e-12)) ** (1 / 3) if math.isfinite(error) else LOWER
+        known = self._learner.learns and self.chains.metric_is_known
+        if known and self._bound in (LONG, ADJUSTED) and self._verlet_step * factor >= ROUND:
+            self._bound, factor = LONGER, factor * (LONGER / LONG) ** (1 / 3)
         self._set(self._verlet_step * min(max(factor, 0.5), 1.5), "averaged energy error")
 
     def _cool(self) -> None:
@@ -429,7 +435,8 @@ class WarmUp:
                 words.append(f"{name} temperature {found} τ")
         if self._verlet_step >= self._longest:
             words.append("a longer step would turn back on the constraint")
-        if self._learner.learns and self.chains.metric_is_known and self._verlet_step < STEEP:
+        steep = self.chains.metric_is_known and self._verlet_step < STEEP
+        if self._learner.learns and steep and not self._at_one_speed:
             words.append(
                 "the law is far steeper in places than its width says: try "
                 "dynamics='microcanonical', whose steps are longer there"

@@ -97,8 +97,9 @@ READINGS = (
         "sleeping weights, figure 5.7",
         "20 epochs of 60,000 images, 3 runs: SGD does not overfit",
         "a regulariser can only help where something overfits",
-        "written, and not run: 1,000 images for 400 epochs, 5 runs (`--scale few`).",
+        "beside it 1,000 images for 400 epochs, 5 runs (`--scale few`).",
         "multirate-subsets",
+        ("MNIST, 1,000 images",),
     ),
     Reading(
         "fine-tuning at two rates, figure 5.4",

@@ -37,7 +37,8 @@ def totals(found: Iterable[Results], kind: str) -> Counter[str]:
 
 
 def learnt(found: Sequence[Results]) -> str:
-    """The totals, and what they say."""
+    """The totals of what the sources state, and what they say."""
+    found = [own for own in found if _theme(own) in THEMES]
     paper, reduced = split(found)
     orders, numbers, more = (
         totals(paper, "order"),

@@ -152,6 +152,21 @@ PROBLEMS = [
         kit.Quantity("test_loss", "test loss", -1, digits=2, late=True),
     ),
     Problem(
+        "a plain network of 50 layers learns slowly from images",
+        "`Orthogonal` between hidden layers",
+        "`adam`",
+        '`scale="relu"`',
+        "guides/deep-networks.md",
+        *("no-normalisation", "orthogonal-adam-50"),
+        tuple(
+            f"{weights}-{direction}-50"
+            for weights in ("start", "norm", "he")
+            for direction in ("gradient", "adam")
+        ),
+        percent("test_accuracy", "test accuracy, %"),
+        TIME,
+    ),
+    Problem(
         "small changes of the input change the answer",
         "`Orthogonal` on all matrices, GroupSort",
         "`gradient`",

@@ -1,5 +1,6 @@
 """The tuner on potentials that have no scale, no gradient of their own, or no value everywhere."""
 
+import math
 import warnings
 
 import pytest
@@ -111,9 +112,13 @@ def test_mini_batches_of_a_relu_network_have_their_own_gradient() -> None:
     targets = torch.sin(inputs.sum(dim=1, keepdim=True))
     network = nn.Sequential(nn.Linear(3, 10), nn.ReLU(), nn.Linear(10, 1))
     loss = lambda outputs, targets: (outputs - targets).square().mean() / 0.02  # noqa: E731
-    trace = cl.sample(network, loss, (inputs, targets), prior=1.0, draws=4, batch_size=20)
-    # Where a step ends at the rounding of the loss, as with some roundings here, it says nothing.
-    assert not trace.tuning.order <= 2.0
+    orders = []
+    for seed in range(4):
+        settings = {"prior": 1.0, "draws": 4, "batch_size": 20, "seed": seed}
+        orders.append(cl.sample(network, loss, (inputs, targets), **settings).tuning.order)
+    # Where all energy errors are as small as the rounding of the loss, they say nothing of an order.
+    said = [order for order in orders if not math.isnan(order)]
+    assert said and min(said) > 2.0
 
 
 def wall(own: dict[str, Tensor]) -> Tensor:

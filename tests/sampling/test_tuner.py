@@ -116,7 +116,7 @@ def test_mini_batches_of_a_relu_network_have_their_own_gradient() -> None:
     for seed in range(4):
         settings = {"prior": 1.0, "draws": 4, "batch_size": 20, "seed": seed}
         orders.append(cl.sample(network, loss, (inputs, targets), **settings).tuning.order)
-    # Where all energy errors are as small as the rounding of the loss, they say nothing of an order.
+    # Where all energy errors are as small as the rounding of the loss, they say nothing of it.
     said = [order for order in orders if not math.isnan(order)]
     assert said and min(said) > 2.0
 

@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 import colangevin as cl
 from colangevin.ensemble.state import move
-from colangevin.optimizers.step.plan import Plan
+from colangevin.optimizers.step import question
 
 
 def weight(*shape: int, seed: int = 0) -> nn.Parameter:
@@ -69,11 +69,12 @@ def test_a_step_writes_the_state_and_leaves_the_option() -> None:
 
 def test_the_options_of_an_adaptive_group_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    read = Plan._read_all
-    monkeypatch.setattr(Plan, "_read_all", lambda *a: (calls.append(1), read(*a))[1])
+    read = question._read_all
+    monkeypatch.setattr(question, "_read_all", lambda *a: (calls.append(1), read(*a))[1])
     parameters = pair()
     optimizer = adaptive(parameters)
     walk(optimizer, parameters, 1)
+    assert calls
     calls.clear()
     walk(optimizer, parameters, 5)
     assert calls == []

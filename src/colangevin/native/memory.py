@@ -187,7 +187,7 @@ def fill(
     count, size = out.shape
     start, width = out.data_ptr(), size * out.element_size()
     table = array("q", map(signed, [0, size, first, 0, ordinal, step, draw])) * count
-    table[0::7] = array("q", range(start, start + max(1, count * width), max(1, width)))[:count]
+    table[0::7] = array("q", [start + row * width for row in range(count)])
     table[3::7] = _signed_all(seeds)
     kernels.cola_normals(DTYPES[out.dtype], count, table.buffer_info()[0], torch.get_num_threads())
     increment_version(out)

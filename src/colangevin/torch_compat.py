@@ -84,6 +84,10 @@ def never_compiled(function: Function) -> Function:
     return left_alone
 
 
+STEPS_CAN_BE_COMPILED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
+"""Whether torch's compiler can follow a step. That of 2.6 cannot; those between were not tried."""
+
+
 def fused_adam(
     gradients: Sequence[Tensor],
     means: Sequence[Tensor],

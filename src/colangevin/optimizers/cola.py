@@ -42,7 +42,7 @@ from colangevin.optimizers.step.noise import choose_seed, exchange_owner
 from colangevin.optimizers.step.plan import WHOLE, Call, Marks, Plan
 from colangevin.optimizers.step.question import all_stand, holds, reads, repeat, watch
 from colangevin.optimizers.violation import Violation, moved_buckets, not_finite, violation_of
-from colangevin.torch_compat import add_one, never_compiled, stamp
+from colangevin.torch_compat import STEPS_CAN_BE_COMPILED, add_one, never_compiled, stamp
 
 OWN = ("_given", "_strict", "_native", "_replicas", "_seeded", "_capturable")
 """What a copy or a pickle takes along besides torch's."""
@@ -274,7 +274,12 @@ class CoLA(Optimizer):
         """
         if torch.compiler.is_compiling():
             own = closure is None and self._capturable and self._call is WHOLE
-            if own and self._replicas.alone and all_stand(self._plans, self.param_groups):
+            if (
+                STEPS_CAN_BE_COMPILED
+                and own
+                and self._replicas.alone
+                and all_stand(self._plans, self.param_groups)
+            ):
                 return repeat(self._plans, self.param_groups)
             return self._left_alone(closure)
         loss = None if closure is None else _evaluated(closure)

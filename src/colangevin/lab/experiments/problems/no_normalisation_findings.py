@@ -61,7 +61,7 @@ def draw(records: kit.Records) -> Figure:
     left.set(xlabel="hidden layers", ylabel="right answers, %", title="test, lr chosen for each")
     left.set_xticks(depths)
     for axis, title in zip(right, ("along the gradient", "along Adam"), strict=True):
-        axis.set(xlabel="lr", xscale="log", title=f"{depths[-1]} layers {title}, validation, 1 run")
+        axis.set(xlabel="lr", xscale="log", title=f"{depths[-1]} layers {title}\nvalidation, 1 run")
     for axis in (left, *right):
         axis.grid(alpha=0.3)
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
